@@ -65,6 +65,16 @@ class Conversation(toml.Record):
             body |= {"continue_final_message": True, "add_generation_prompt": False}
         return body
 
+    @property
+    def has_images(self) -> bool:
+        """Whether a message holds an image."""
+        return any(
+            isinstance(part, dict) and part.get("type") == "image_url"
+            for message in self.messages
+            if isinstance(message.get("content"), list)
+            for part in message["content"]
+        )
+
     def thinks(self, family: Family) -> bool:
         """Return whether the family is to think when it answers."""
         thinking = family.thinking
@@ -75,6 +85,8 @@ class Conversation(toml.Record):
     def why_not(self, family: Family) -> str | None:
         """Return why a family cannot have this conversation, or None when it can."""
         thinking = family.thinking
+        if self.has_images and family.prompt.image is None:
+            return f"{family.name} has no place for images"
         if self.thinking != "unset" and (thinking is None or thinking.switch is None):
             return f"{family.name} has no thinking switch"
         if self.effort and (thinking is None or self.effort not in thinking.efforts):

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from pytest_vllm_gates.catalog import outside, plans, toml
 from pytest_vllm_gates.catalog.known_defects import EndingDefect
 from pytest_vllm_gates.catalog.prompt_format import Prompt
+from pytest_vllm_gates.catalog.sources import FactSource, PrescribedTemplate
 from pytest_vllm_gates.catalog.toml import choose, fold
 from pytest_vllm_gates.errors import UserError
 
@@ -58,9 +59,18 @@ class Context(toml.Record):
     """Tokens of context: what the model was made for and what the deployment plans for."""
 
     native: int = Field(gt=0)
+    """What `config.json` says, without rope scaling; a checkpoint may have its own."""
     planned: int = Field(gt=0)
     concurrency: int = Field(default=4, gt=0)
     """Requests of the planned length that are to fit at once."""
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Context:
+        if self.planned > self.native:
+            raise ValueError(
+                f"planned ({self.planned}) is more than the model was made for ({self.native})"
+            )
+        return self
 
 
 class Sampling(toml.Record):
@@ -81,6 +91,8 @@ class CheckpointEntry(toml.Record):
     folder: str | None = None
     """In a family's file, as seen from that file; else absolute."""
     miniature: str | None = None
+    native: int | None = Field(default=None, gt=0)
+    """Its context where it is not the family's `context.native`."""
     serve: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -126,6 +138,8 @@ class Family(toml.Record):
     """What its throughput is measured with otherwise than `throughput.toml` says."""
     not_applicable: dict[str, str] = Field(default_factory=dict)
     gotchas: tuple[Gotcha, ...] = ()
+    prescribed_template: PrescribedTemplate | None = None
+    sources: tuple[FactSource, ...] = ()
     known_defects: tuple[EndingDefect, ...] = ()
 
     @model_validator(mode="after")
@@ -139,6 +153,13 @@ class Family(toml.Record):
         if self.thinking is None or self.thinking.switch is None or state == "unset":
             return {}
         return {self.thinking.switch: state == "on"}
+
+    def native_context(self, source: str) -> int | None:
+        """Return the tokens that a listed checkpoint of the Hub was made for; None for others."""
+        for entry in self.checkpoints:
+            if entry.hub and entry.hub.lower() == source.lower():
+                return entry.native or self.context.native
+        return None
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -157,10 +178,21 @@ class Family(toml.Record):
         is_of_family = model_type in self.model_types or set(architectures) & set(
             self.architectures
         )
-        base = source.rstrip("/").rpartition("/")[2].lower()
-        return bool(is_of_family) and any(
-            fnmatch(base, pattern.lower()) for pattern in self.recognise
+        base = _base(source)
+        return bool(is_of_family) and (
+            self.lists(source) or any(fnmatch(base, pattern.lower()) for pattern in self.recognise)
         )
+
+    def lists(self, source: str) -> bool:
+        """Return whether a Hub id, or a folder of the same name, is among its checkpoints."""
+        return any(
+            entry.hub and _base(entry.hub) == _base(source) for entry in self.checkpoints
+        ) or bool(self.entry_of_folder(source))
+
+    def entry_of_folder(self, source: str) -> CheckpointEntry | None:
+        """Return the checkpoint whose folder this is, by whichever spelling."""
+        folder = str(Path(source).expanduser().resolve())
+        return next((entry for entry in self.checkpoints if entry.folder == folder), None)
 
 
 def files(project: Path) -> dict[str, Path]:
@@ -198,21 +230,30 @@ def recognise(
 ) -> Family | None:
     """Return the family or member a checkpoint is of, by its `config.json` and its name.
 
-    Where several would do, the one whose name pattern says more is meant, and a main line before
-    its members.
+    Where several would do, the one that lists the checkpoint is meant, then the one whose name
+    pattern says more, and a main line before its members.
     """
     families = [
         family
         for family in load_all(project)
         if family.recognises(architectures, model_type, source)
     ]
-    return max(families, key=lambda family: max(map(len, family.recognise)), default=None)
+    return max(
+        families,
+        key=lambda family: (family.lists(source), max(map(len, family.recognise))),
+        default=None,
+    )
 
 
 def load_all(project: Path) -> Iterator[Family]:
     """Yield every family's main line and, after it, its members."""
     for name, path in sorted(files(project).items()):
         yield from _lines(name, path)
+
+
+def _base(source: str) -> str:
+    """Return a repository's or a folder's own name, without whose or where it is."""
+    return source.rstrip("/").rpartition("/")[2].lower()
 
 
 def _lines(family: str, path: Path) -> Iterator[Family]:

@@ -54,6 +54,8 @@ class Prompt(toml.Record):
     adds: tuple[str, ...] = ()
     """Texts that are written and that nobody sends, in prompts without tools."""
     refuses: tuple[DecidedRefusal, ...] = ()
+    image: str | None = None
+    """What stands in an image's place; absent where the format has no place for images."""
     names: bool = False
     """Whether the names of messages are written; most formats have no place for them."""
 

@@ -31,6 +31,11 @@ class Model:
     weights_problem: str = ""
 
     @property
+    def has_no_weights(self) -> bool:
+        """Whether its folder holds no file of weights at all, as that of a tokenizer alone."""
+        return self.weights_problem.startswith(NO_WEIGHTS)
+
+    @property
     def text(self) -> Mapping[str, Any]:
         """The part of the config that is about text; the whole, where it is about nothing else."""
         for name in ("text_config", "llm_config"):
@@ -62,6 +67,7 @@ INDEX = "model.safetensors.index.json"
 
 # Any of these is what vLLM's loaders look for.
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
+NO_WEIGHTS = "there are no weights"
 POINTER = b"version https://git-lfs"
 
 
@@ -101,7 +107,7 @@ def _weights_problem(folder: Path) -> str:
             )
     files = [path for pattern in WEIGHTS for path in sorted(folder.glob(pattern))]
     if not files:
-        return f"there are no weights: no {', '.join(WEIGHTS)}"
+        return f"{NO_WEIGHTS}: no {', '.join(WEIGHTS)}"
     return next((problem for path in files if (problem := _broken(path))), "")
 
 

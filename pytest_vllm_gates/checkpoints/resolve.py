@@ -109,6 +109,10 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
     for family in families.load_all(project):
         if any(entry.hub and entry.hub.lower() == source.lower() for entry in family.checkpoints):
             return family, " (found by its name)"
+    if Path(source).expanduser().is_dir():
+        for family in families.load_all(project):
+            if family.entry_of_folder(source):
+                return family, " (found by its folder)"
     config = prompt_files.config(source)
     architectures = tuple(config.get("architectures") or ())
     model_type = str(config.get("model_type", ""))

@@ -31,6 +31,7 @@ from pytest_vllm_gates.prompts.layout import (
 )
 from pytest_vllm_gates.prompts.random import (
     explore,
+    first_wrong,
     prefix_changed,
     rendered_otherwise,
     requests,
@@ -54,8 +55,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
 
 RANDOM_EXAMPLES = 40
-REFUSED_NEXT = "a right refusal is listed under [[prompt.refuses]] of the family file"
-LOST_NEXT = "what the format leaves out is listed under [[prompt.drops]] of the family file"
 
 
 @pytest.mark.usefixtures("launch")  # it starts while these files are read
@@ -100,30 +99,26 @@ def test_prompt_is_the_recorded(
 
 
 def test_what_clients_send_is_rendered(
-    marked_prompts: tuple[MarkedPrompt, ...],
-    served_marked: tuple[ServedPrompt, ...],
-    family: Family,
-    checking: Checking,
-    evidence: Evidence,
-) -> None:
+    *, marked_prompts: tuple[MarkedPrompt, ...], served_marked: tuple[ServedPrompt, ...],
+    family: Family, serve: dict[str, Any], checking: Checking, evidence: Evidence,
+) -> None:  # fmt: skip
     evidence["refused_by_decision"] = {
         refusal.name: f"{refusal.reason} ({refusal.reference})" for refusal in family.prompt.refuses
     }
     judged = marked.refused(marked_prompts, served_marked, family)
-    checking(*judged, "clients send these messages and get an error", REFUSED_NEXT)
+    then = marked.next_step(marked.REFUSED, judged[0], marked_prompts, family, serve)
+    checking(*judged, "clients send these messages and get an error", then)
 
 
 def test_all_that_was_sent_is_in_the_prompt(
-    marked_prompts: tuple[MarkedPrompt, ...],
-    served_marked: tuple[ServedPrompt, ...],
-    family: Family,
-    checking: Checking,
-    evidence: Evidence,
-) -> None:
+    *, marked_prompts: tuple[MarkedPrompt, ...], served_marked: tuple[ServedPrompt, ...],
+    family: Family, serve: dict[str, Any], checking: Checking, evidence: Evidence,
+) -> None:  # fmt: skip
     evidence["texts"] = sum(len(prompt.pieces) for prompt in marked_prompts)
     evidence["dropped"] = {drop.what: drop.reference for drop in family.prompt.drops}
     judged = marked.incomplete(marked_prompts, served_marked, family)
-    checking(*judged, "the model does not read what the client sent", LOST_NEXT)
+    then = marked.next_step(marked.LOST, judged[0], marked_prompts, family, serve)
+    checking(*judged, "the model does not read what the client sent", then)
 
 
 def test_nothing_else_is_in_the_prompt(
@@ -137,14 +132,9 @@ def test_nothing_else_is_in_the_prompt(
 
 
 def test_server_renders_as_the_reference(
-    *,
-    conversation: Conversation,
-    reference: ReferenceRenderer,
-    family: Family,
-    server: Endpoint,
-    launch: Launch,
-    evidence: Evidence,
-) -> None:
+    *, conversation: Conversation, reference: ReferenceRenderer, family: Family, server: Endpoint,
+    launch: Launch, evidence: Evidence,
+) -> None:  # fmt: skip
     body = conversation.body(family)
     expected = reference.outcome(body)
     evidence["expected"] = (
@@ -282,14 +272,20 @@ def test_ids_round_trip(
 
 
 def test_random_conversations_render_alike(
-    family: Family, reference: ReferenceRenderer, server: Endpoint, evidence: Evidence
-) -> None:
+    *, family: Family, reference: ReferenceRenderer, server: Endpoint, checking: Checking,
+    evidence: Evidence,
+) -> None:  # fmt: skip
     evidence["examples"] = RANDOM_EXAMPLES
-
-    def check(body: dict[str, Any]) -> None:
-        fail_if(rendered_otherwise(body, reference, lambda body: tokenized_prompt(server, body)))
-
-    explore(check, RANDOM_EXAMPLES, requests(family))
+    case = Case("random conversations")
+    wrong = first_wrong(
+        lambda body: rendered_otherwise(
+            body, reference, lambda same: tokenized_prompt(server, same)
+        ),
+        lambda says: checking.knows([Finding(case, says)], [case]),
+        RANDOM_EXAMPLES,
+        requests(family),
+    )
+    checking([Finding(case, wrong)] if wrong else [], [case], "the server makes another prompt")
 
 
 def test_user_text_opens_no_turn(

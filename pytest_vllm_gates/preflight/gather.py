@@ -64,6 +64,7 @@ def gather(
         environment=variables,
         expects=lane.expects,
         waived=lane.waive,
+        native=family.native_context(checkpoint.source),
         unknown_parser=parsers.unknown(environment.folders, serve),
         parsers_known=all(
             parsers.known_parsers(environment.folders, flag) for flag in parsers.REGISTRIES

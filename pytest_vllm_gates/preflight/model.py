@@ -48,11 +48,16 @@ def checkpoint(situation: Situation) -> CheckResult:
     if model.weights_problem and situation.flag("load_format", "auto") != "dummy":
         if situation.renderer:
             return ok("its config can be read, and a renderer needs no weights")
-        return fails(
-            f"{model.source}: {model.weights_problem}",
-            cause="a download or a copy that did not come to its end",
-            fix="fetch it again: hf download REPOSITORY --local-dir FOLDER; with Git: git lfs pull",
-        )
+        if model.has_no_weights:
+            cause = "the folder has the files of a config or a tokenizer alone"
+            fix = "fetch the weights: hf download REPOSITORY --local-dir FOLDER; or judge its "
+            fix += f"prompts, which need none: pytest --model {model.source} -m chat_template"
+        else:
+            cause = "a download or a copy that did not come to its end"
+            fix = (
+                "fetch it again: hf download REPOSITORY --local-dir FOLDER; with Git: git lfs pull"
+            )
+        return fails(f"{model.source}: {model.weights_problem}", cause=cause, fix=fix)
     return ok(f"{model.source}: nothing is missing that is seen from here")
 
 
@@ -163,7 +168,7 @@ def max_model_len(situation: Situation) -> CheckResult:
     """The length asked for must be one that the model was made for."""
     requested, model = flags.length(situation), situation.model
     if not model.config:
-        return unknown(NO_CONFIG)
+        return _of_listed(situation, requested)
     derived, key = _derived(situation)
     if derived is None:
         return unknown("config.json does not say how long the model's context is")
@@ -186,6 +191,24 @@ def max_model_len(situation: Situation) -> CheckResult:
         cause="the deployment plans for a longer context than the model was made for",
         fix=f"max_model_len = {derived} in [serve] of the lane or of the checkpoint "
         f"({LONGER}=1 overrides, and positions beyond are wrong)",
+    )
+
+
+def _of_listed(situation: Situation, requested: int | None) -> CheckResult:
+    """Judge a length where no config can be read: by what the family's file lists, if anything."""
+    native = situation.native
+    allowed = situation.environment.get(LONGER, "").lower() in ("1", "true")
+    if native is None or requested is None or allowed or "hf_overrides" in situation.serve:
+        return unknown(NO_CONFIG)
+    if requested == flags.FIT or requested <= native:
+        return unknown(f"{NO_CONFIG}; by the family's file {situation.model.source} has {native}")
+    return fails(
+        f"max_model_len ({requested}) is more than the {native} tokens that "
+        f"{situation.model.source} was made for",
+        cause="the deployment plans for a longer context than the model was made for; its "
+        "config.json cannot be read from here, and the figure is the family file's",
+        fix=f"max_model_len = {native} in [serve] of the lane or of the checkpoint; for rope "
+        f"scaling, hf_overrides and {LONGER}=1",
     )
 
 

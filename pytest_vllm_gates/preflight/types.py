@@ -72,6 +72,8 @@ class Situation:
     expects: Expects = field(default_factory=Expects)
     waived: Mapping[str, str] = field(default_factory=dict)
     """Checks whose failure the lane accepts, with the reason."""
+    native: int | None = None
+    """Tokens that a listed checkpoint was made for by the family's file."""
     unknown_parser: str | None = None
     parsers_known: bool = True
     nodes: tuple[Node, ...] = ()

@@ -60,7 +60,7 @@ def faults(
     if not quotes:
         sentences += _misplaced(present, text, family)
     sentences += _rewritten(present, text)
-    return [*sentences, *_not_json(body, text, family)]
+    return [*sentences, *turns.wrong_images(body, text, family), *_not_json(body, text, family)]
 
 
 def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
@@ -71,6 +71,8 @@ def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
     markers = [family.prompt.user, family.prompt.assistant, *family.prompt.stop_tokens]
     if family.prompt.system:
         markers.append(family.prompt.system)
+    if family.prompt.image:
+        markers.append(family.prompt.image)
     words = [*markers, *family.markers, *family.prompt.adds]
     for word in sorted(words, key=len, reverse=True):
         rest = rest.replace(word, " ")

@@ -73,6 +73,10 @@ class Encoder:
         text: str = answer["text"]
         return text
 
+    def takes_parts(self) -> bool:
+        """Return whether vLLM hands it content in parts."""
+        return self._takes_parts
+
     def sources(self) -> dict[str, bytes]:
         """Return the bytes of the files the prompts come from, by name."""
         return {f"vllm/tokenizers/{file.name}": file.read_bytes() for file in self._files}

@@ -15,7 +15,7 @@ from pytest_vllm_gates.prompts import completeness, refusals, sent
 from pytest_vllm_gates.prompts.served import served_prompts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 20_000
 """Of a request that is marked: a long prompt loses nothing that a short one keeps."""
+REFUSED = "a right refusal is listed under [[prompt.refuses]] of the family file"
+LOST = "what the format leaves out is listed under [[prompt.drops]] of the family file"
 BROKEN = ", and 400 is due where a request cannot be rendered"
 
 
@@ -63,6 +65,8 @@ def render(
         body = conversation.body(family)
         if conversation.why_not(family) or len(str(body)) > MOST_CHARACTERS:
             continue
+        if conversation.has_images and not reference.takes_images():
+            continue
         marked, pieces = sent.mark(body)
         prompts.append(MarkedPrompt(conversation, marked, pieces, reference.outcome(marked)))
     return tuple(prompts)
@@ -73,9 +77,12 @@ def ask(
 ) -> Iterator[ServedPrompt]:
     """Yield what a server makes of the requests; without a route that tells, nothing.
 
-    `chats`: whether it may be asked for a token of an answer, too.
+    `chats`: whether it may be asked for a token of an answer, too. An image is not sent: a server
+    loads it, and writes as many tokens in its place as the image has.
     """
     for prompt in prompts:
+        if prompt.conversation.has_images:
+            continue
         try:
             served = served_prompts(server, prompt.body, chats=chats)
         except httpx.HTTPStatusError as error:
@@ -141,6 +148,32 @@ def unsent(
         (prompt for prompt in prompts if not prompt.body.get("tools")),
         (answer for answer in served if not answer.of.body.get("tools")),
         faults,
+    )
+
+
+def next_step(
+    ordinary: str,
+    findings: Iterable[Finding],
+    prompts: Iterable[MarkedPrompt],
+    family: Family,
+    serve: Mapping[str, Any],
+) -> str:
+    """Return the ordinary next step, and where tools are concerned the prescribed template.
+
+    It is named only where the lane serves the checkpoint's own template.
+    """
+    template = family.prescribed_template
+    of_tools = {prompt.case.name for prompt in prompts if prompt.body.get("tools")}
+    if (
+        template is None
+        or serve.get("chat_template")
+        or not any(finding.case.name in of_tools for finding in findings)
+    ):
+        return ordinary
+    return (
+        f"{ordinary}\n{family.title} is served with {template.file}: {template.why} "
+        f"({template.reference}). vLLM's wheel does not contain it: get it from {template.where} "
+        f"and set chat_template in [serve] of the lane"
     )
 
 

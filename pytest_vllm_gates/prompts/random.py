@@ -73,6 +73,37 @@ def explore(check: Callable[..., None], examples: int, *strategies: st.SearchStr
         raise endless[0]
 
 
+def first_wrong(
+    check: Callable[..., str | None],
+    known: Callable[[str], bool],
+    examples: int,
+    *strategies: st.SearchStrategy[Any],
+) -> str | None:
+    """Return what `check` says is wrong with the smallest example of those that it was run on.
+
+    What is `known` counts only where nothing else is wrong.
+    """
+    of_known: list[str] = []
+
+    @functools.wraps(check)  # hypothesis reads what it takes
+    def judge(*drawn: Any, **named: Any) -> None:
+        wrong = check(*drawn, **named)
+        if wrong and known(wrong):
+            of_known.append(wrong)
+        elif wrong:
+            raise _Wrong(wrong)
+
+    try:
+        explore(judge, examples, *strategies)
+    except _Wrong as error:
+        return str(error)
+    return next(iter(of_known), None)
+
+
+class _Wrong(Exception):  # noqa: N818 - a finding, on its way through hypothesis
+    """An example shows something wrong; the text says what."""
+
+
 @functools.cache
 def texts() -> st.SearchStrategy[str]:
     """Ordinary text with awkward pieces in it; no lone surrogates, which JSON cannot carry."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 
 SHOWN_CHARACTERS = 80
+VISION = "vision_config"
+"""The key of `config.json` that a checkpoint has which sees images."""
 
 
 def preload() -> None:
@@ -39,6 +41,9 @@ class Writer(Protocol):
 
     def sources(self) -> dict[str, bytes]:
         """Return the bytes of its files, by name."""
+
+    def takes_parts(self) -> bool:
+        """Return whether it is handed content in parts, and so sees where an image is."""
 
     def close(self) -> None:
         """End the process that it started, if any."""
@@ -119,6 +124,13 @@ class ReferenceRenderer:
                 stop_ids |= _stop_ids(json.loads((self.folder / name).read_bytes()))
         eos = self._worker.loaded["eos"]
         return stop_ids | _integers([eos])
+
+    def takes_images(self) -> bool:
+        """Return whether the checkpoint sees images, and its prompts have places for them."""
+        config = {}
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            config = json.loads((self.folder / prompt_files.CONFIG).read_bytes())
+        return isinstance(config, dict) and VISION in config and self._writer.takes_parts()
 
     def locked_parts(self) -> dict[str, bytes]:
         """Return the bytes of everything a prompt is made from, by name."""

@@ -84,6 +84,10 @@ class Template:
         """
         return self._write(body, "this conversation")
 
+    def takes_parts(self) -> bool:
+        """Return whether vLLM hands it content in parts."""
+        return self._takes_parts(with_tools=False)
+
     def sources(self) -> dict[str, bytes]:
         """Return the bytes of the template, by name."""
         return {NAME: self._worker.loaded["template"].encode("utf-8", "surrogatepass")}

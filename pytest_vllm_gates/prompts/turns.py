@@ -1,10 +1,12 @@
-"""Whose turn each place of a prompt is in, by the markers of the family."""
+"""Whose turn each place of a prompt is in, and where its images are, by the family's markers."""
 
 from __future__ import annotations
 
 import json
 import re
 from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.prompts.types import IMAGE_URL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,6 +53,56 @@ def quotes_markers(body: Mapping[str, Any], family: Family) -> bool:
     } | set(family.markers)
     said = json.dumps(body["messages"], ensure_ascii=False)
     return any(json.dumps(word, ensure_ascii=False)[1:-1] in said for word in words)
+
+
+def wrong_images(body: Mapping[str, Any], text: str, family: Family) -> list[str]:
+    """Return which images have no place in the prompt, too many, or another than where they are."""
+    place = family.prompt.image
+    contents = [
+        (number, message["content"])
+        for number, message in enumerate(body["messages"])
+        if isinstance(message.get("content"), list)
+    ]
+    images = [
+        (number, content, at)
+        for number, content in contents
+        for at, part in enumerate(content)
+        if part.get("type") == IMAGE_URL
+    ]
+    if not images or place is None:
+        return []
+    count = text.count(place)
+    if count != len(images):
+        return [f"{len(images)} images were sent, and the prompt has {count} places ({place!r})"]
+    sentences = []
+    for number, content, at in images:
+        begin, end = _around(content, at, text)
+        due = sum(part.get("type") == IMAGE_URL for part in content[_texts(content, at)])
+        if text[begin:end].count(place) < due:
+            sentences.append(
+                f"the image of message {number + 1} is not between the texts around it"
+            )
+    return sentences
+
+
+def _texts(content: Sequence[Mapping[str, Any]], at: int) -> slice:
+    """Return the parts between the nearest text before a part and the nearest one after it."""
+    before = max((n for n in range(at) if "text" in content[n]), default=-1)
+    after = next((n for n in range(at, len(content)) if "text" in content[n]), len(content))
+    return slice(before + 1, after)
+
+
+def _around(content: Sequence[Mapping[str, Any]], at: int, text: str) -> tuple[int, int]:
+    """Return where the text before a part ends in a prompt, and where the one after it begins."""
+    within = _texts(content, at)
+    begin, end = 0, len(text)
+    if within.start > 0:
+        before = content[within.start - 1]["text"].strip()
+        begin = text.find(before) + len(before)
+    if within.stop < len(content):
+        after = text.find(content[within.stop]["text"].strip())
+        end = after if after >= 0 else end
+    return begin, end
 
 
 def _result_begins(before: str, tools: Tools) -> str:

@@ -12,19 +12,25 @@ ASSISTANT = "assistant"
 SYSTEM = "system"
 DEVELOPER = "developer"
 TOOL = "tool"
+IMAGE = {"type": "image"}
+"""An image's part, as vLLM hands it to a template."""
+IMAGE_URL = "image_url"
+"""The type of a content part that is an image, as clients send it."""
 
 
 def as_served(message: Mapping[str, Any], *, in_parts: bool = False) -> dict[str, Any]:
     """Return a message as vLLM hands it to a template (vllm/renderers/chat_utils).
 
     Content is one text, its parts joined, or else a list of parts even where the client sent a
-    text; a tool's result is always a text. The JSON text of a call's arguments becomes an object,
-    an empty one where it is none; reasoning is given under its old name, too; an empty list of
-    calls and whatever else a client sends are left out.
+    text; a tool's result is always a text. An image is a part of type image. The JSON text of a
+    call's arguments becomes an object, an empty one where it is none; reasoning is given under its
+    old name, too; an empty list of calls and whatever else a client sends are left out.
     """
     role = message["role"]
     parts = _parts(message.get("content"))
-    joined = "\n".join(part["text"] for part in parts)
+    if not in_parts:
+        _refuse_images(parts)
+    joined = "\n".join(part["text"] for part in parts if "text" in part)
     served: dict[str, Any] = {
         "role": role,
         "content": parts if in_parts and role != TOOL else joined,
@@ -61,7 +67,8 @@ def without_developers(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
     if places == [0]:
         return served
     texts = [
-        "\n".join(part["text"] for part in _parts(served[place]["content"])) for place in places
+        "\n".join(part["text"] for part in _parts(served[place]["content"]) if "text" in part)
+        for place in places
     ]
     merged = {"role": SYSTEM, "content": "\n\n".join(filter(None, texts))}
     return [merged, *(message for message in served if message["role"] != SYSTEM)]
@@ -123,9 +130,21 @@ def _parts(content: Any) -> list[dict[str, Any]]:
         {"type": "text", "text": part} if isinstance(part, str) else {**part}
         for part in content or ()
     ]
-    if kinds := {str(part.get("type")) for part in parts if "text" not in part}:
-        raise ValueError(f"content parts of type {', '.join(sorted(kinds))}: only text is rendered")
+    parts = [IMAGE if part.get("type") == IMAGE_URL else part for part in parts]
+    if kinds := {str(part.get("type")) for part in parts if "text" not in part and part != IMAGE}:
+        raise ValueError(
+            f"content parts of type {', '.join(sorted(kinds))}: only texts and images are rendered"
+        )
     return parts
+
+
+def _refuse_images(parts: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `ValueError` for an image that a template of texts is given.
+
+    vLLM writes the model's own placeholder for it, which no file of the checkpoint names.
+    """
+    if any(part == IMAGE for part in parts):
+        raise ValueError("content parts of type image_url: the template takes texts alone")
 
 
 def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -205,10 +205,11 @@ def _preflight(
 
 def _cannot_boot(run: Run, subject: Subject, checks: Sequence[Check]) -> Failure | None:
     """Return the failure of a boot that need not be tried; None where it may be."""
-    if not preflight_checks.failed(checks):
+    failed = preflight_checks.failed(checks)
+    if not failed:
         return None
     return Failure(
-        f"{subject.family.name} cannot boot on lane {run.lane.name}\n"
+        f"{subject.family.name} cannot boot on lane {run.lane.name}: {failed[0].what}\n"
         f"{preflight_checks.explain(checks)}",
         hint=preflight_report.preflight_command(subject.family, subject.checkpoint, run.lane.name),
     )

@@ -114,7 +114,15 @@ def test_family_cannot_be_named_like_a_golden_folder(tmp_path: Path, name: str) 
         ("Glm4MoeForCausalLM", "zai-org/GLM-4.7", "glm"),
         ("Glm4MoeForCausalLM", "/models/GLM-4.5-Air", "glm/4.5"),
         ("Glm4MoeLiteForCausalLM", "x", "glm/flash"),
-        ("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-R1-0528", "deepseek/r1"),
+        ("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-R1-0528", "deepseek/r1-0528"),
+        ("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-R1", "deepseek/r1"),
+        ("Qwen3_5MoeForConditionalGeneration", "Qwen/Qwen3.6-35B-A3B", "qwen3.5/3.6"),
+        ("Qwen3_5MoeForCausalLM", "Qwen/Qwen3.8-2.4T-A95B-FP8", "qwen3.5/3.8"),
+        ("Qwen4ExpForConditionalGeneration", "weights", "qwen3.5/qwen4-preview"),
+        ("GlmMoeDsaForCausalLM", "zai-org/GLM-5.1", "glm/5"),
+        ("GlmMoeDsaForCausalLM", "Inferact/GLM-5.3-NVFP4", "glm/5.3"),
+        ("DeepseekV41ForCausalLM", "weights", "deepseek/v4.1"),
+        ("Gemma4UnifiedForConditionalGeneration", "weights", "gemma/12b"),
         ("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-V3.1", "deepseek"),
         ("Qwen3_5ForConditionalGeneration", "Qwen/Qwen3.5-0.8B", "qwen3.5/small"),
         ("Gemma3ForCausalLM", "gemma-3-270m-it", "gemma/3"),
@@ -138,3 +146,55 @@ def test_a_family_of_the_project_comes_before_an_alias(tmp_path: Path) -> None:
     text = (families.SHIPPED / "gemma.toml").read_text()
     (tmp_path / "families" / "qwen3.8.toml").write_text(text)
     assert families.load("qwen3.8", tmp_path).name == "qwen3.8"
+
+
+def listing(tmp_path: Path, *entries: str) -> None:
+    """Write a family with a member that lists these checkpoints, whatever names it recognises."""
+    (tmp_path / "families").mkdir()
+    member = "\n[members.odd]\ntitle = 'Odd'\nrecognise = ['*never*']\n"
+    listed = "".join(f"\n[[members.odd.checkpoints]]\n{entry}\n" for entry in entries)
+    (tmp_path / "families" / "small.toml").write_text(SMALL + member + listed)
+
+
+@pytest.mark.parametrize("source", ["org/Tuned-7", "ORG/tuned-7", "/models/Tuned-7", "./Tuned-7/"])
+def test_a_listed_name_counts_though_no_pattern_matches_it(tmp_path: Path, source: str) -> None:
+    listing(tmp_path, "name = 'tuned'\nhub = 'org/Tuned-7'")
+    found = families.recognise(("A",), "", source, tmp_path)
+    assert found is not None and found.name == "small/odd"
+    other = families.recognise(("A",), "", "org/Tuned-8", tmp_path)
+    assert other is not None and other.name == "small"
+
+
+def test_a_listed_name_of_another_architecture_is_not_recognised(tmp_path: Path) -> None:
+    listing(tmp_path, "name = 'tuned'\nhub = 'org/Tuned-7'")
+    assert families.recognise(("B",), "", "org/Tuned-7", tmp_path) is None
+
+
+def test_a_listed_folder_counts_though_no_pattern_matches_it(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    listing(tmp_path, "name = 'house'\nfolder = '../weights'")
+    found = families.recognise(("A",), "", str(tmp_path / "weights"), tmp_path)
+    assert found is not None and found.name == "small/odd"
+
+
+def test_native_context_is_the_checkpoints_own() -> None:
+    glm = families.load("glm/4.5", NOWHERE)
+    assert glm.native_context("zai-org/GLM-4.5-Air") == 131072
+    assert glm.native_context("ZAI-org/glm-4.6") == 202752
+    assert glm.native_context("acme/GLM-4.6") is None
+    assert families.load("glm/5.2", NOWHERE).native_context("zai-org/GLM-5.2") == 1048576
+
+
+def test_planned_context_is_at_most_the_native_one(tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    text = SMALL.replace("planned = 4", "planned = 9")
+    (tmp_path / "families" / "small.toml").write_text(text)
+    with pytest.raises(UserError, match=r"planned \(9\) is more than the model was made for \(8\)"):
+        families.load("small", tmp_path)
+
+
+@pytest.mark.parametrize("one", [*families.load_all(NOWHERE)], ids=lambda one: one.name)
+def test_a_shipped_member_has_its_sources_with_a_date(one: families.Family) -> None:
+    assert one.sources
+    assert all(source.looked_up.year >= 2026 for source in one.sources)
+    assert one.prescribed_template is None or one.prescribed_template.reference

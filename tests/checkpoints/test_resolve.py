@@ -218,6 +218,17 @@ def test_listed_hub_id_needs_no_request(tmp_path: Path) -> None:
     assert (family.name, reason) == ("qwen3.5", " (found by its name)")
 
 
+def test_listed_folder_is_of_the_family_that_lists_it(tmp_path: Path, weights: Path) -> None:
+    (tmp_path / "families").mkdir()
+    shipped = families.SHIPPED.joinpath("qwen3.5.toml").read_text(encoding="utf-8")
+    house = 'recognise = ["*never*"]\n' + shipped[: shipped.index("[[checkpoints]]")] + HOUSE
+    (tmp_path / "families" / "house.toml").write_text(house, encoding="utf-8")
+    config = {"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text"}
+    (weights / "config.json").write_text(json.dumps(config))
+    family, reason = resolver.family_of(f"{weights}/", tmp_path)
+    assert (family.name, reason) == ("house", " (found by its folder)")
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

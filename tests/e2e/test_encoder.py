@@ -31,7 +31,10 @@ CONFIGS = {
         "index_head_dim": 128,
     },
     "deepseek/v4": {"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4"},
+    "deepseek/v4.1": {"architectures": ["DeepseekV41ForCausalLM"], "model_type": "deepseek_v41"},
 }
+SYSTEM = "<\uff5cSystem\uff5c>"
+"""The token that V4.1 has and the miniature of V3.1 has not."""
 
 
 def weights(folder: Path, model: str) -> Path:
@@ -41,7 +44,18 @@ def weights(folder: Path, model: str) -> Path:
     shutil.copytree(miniatures.path("deepseek-v3.1"), copy, ignore=unlike)
     config = copy / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | CONFIGS[model]))
+    if model == "deepseek/v4.1":
+        add_token(copy / "tokenizer.json", SYSTEM)
     return copy
+
+
+def add_token(file: Path, text: str) -> None:
+    """Add a special token to a tokenizer."""
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    added = tokenizer["added_tokens"]
+    known = [*tokenizer["model"]["vocab"].values(), *(token["id"] for token in added)]
+    added.append({**added[0], "id": max(known) + 1, "content": text})
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
 
 
 def run_gate(folder: Path, model: str, *options: str) -> gates.GatesRun:
@@ -60,9 +74,9 @@ def test_encoder_of_the_lane_is_the_second_rendering(tmp_path: Path, model: str)
     user = families.load(model, tmp_path).prompt.user
     assert user in (golden / "prompt-plain.txt").read_text()
     assert "vllm/tokenizers/deepseek_v" in (golden / "lock.txt").read_text()
-    # Of the two only V4 knows efforts, and `/tokenize` knows none: these are asked as chats.
+    # V3.2 knows no efforts, and `/tokenize` reads none: these are asked as chats.
     efforts = [(golden / f"prompt-effort-{level}.txt") for level in ("low", "high")]
-    assert [effort.is_file() for effort in efforts] == [model == "deepseek/v4"] * 2
+    assert [effort.is_file() for effort in efforts] == [model != "deepseek/v3.2"] * 2
 
 
 @pytest.mark.slow

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 from machines import put_in_place
+
+from pytest_vllm_gates.checkpoints import miniatures
 
 if TYPE_CHECKING:
     import pytest
@@ -34,6 +37,21 @@ def test_failing_preflight_check_prevents_the_boot(project: Project) -> None:
     checks = {check["name"]: check["state"] for check in family["boot"]["evidence"]["preflight"]}
     assert checks["attention_heads"] == "fails"
     assert not project.key_file.exists(), "a server was started"
+
+
+def test_folder_without_weights_blocks_the_gates_that_need_them(project: Project) -> None:
+    unlike = shutil.ignore_patterns("*.safetensors")
+    shutil.copytree(miniatures.path("qwen3.5"), project.path / "tokenizer", ignore=unlike)
+    arguments = ("--model", "./tokenizer", "--lane", "fake", "--gates-report", "out")
+    result = project.pytest(*arguments, "-m", "boot or tools")
+    assert result.ret == 1
+    outcomes = project.outcomes()
+    assert outcomes.pop("boot::test_boots[]") == "FAIL"
+    assert set(outcomes.values()) == {"BLOCKED", "N/A"}
+    output = result.stdout.str()
+    assert "qwen3.5 cannot boot on lane fake: " in output
+    assert "tokenizer: there are no weights: no *.safetensors" in output
+    assert "-m chat_template" in output
 
 
 def test_absurd_flags_are_explained(project: Project) -> None:

@@ -49,6 +49,16 @@ def test_container_gets_only_its_variables(qwen: Family, monkeypatch: pytest.Mon
     assert situation.environment == {"HF_HOME": "/hf", "VLLM_X": "1"}
 
 
+def test_a_listed_checkpoint_brings_its_native_context(qwen: Family) -> None:
+    built = Lane(name="x", file=Path("/x"), title="t", command=("docker", "run"))
+    listed = Checkpoint("4B", "Qwen/Qwen3.5-4B")
+    situation = preflight_gather.gather(
+        qwen, listed, built, Environment(None), recorded("h100x8"), renderer=True
+    )
+    assert situation.native == 262144
+    assert gather(qwen, {"command": ("docker", "run")}).native is None
+
+
 def test_a_server_started_elsewhere_is_on_another_machine(qwen: Family) -> None:
     assert gather(qwen, {"command": ("ssh", "host", "vllm")}).machine is None
     assert gather(qwen, {"base_url": "http://h/v1"}).machine is None

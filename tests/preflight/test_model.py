@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from situations import DEEPSEEK, LANE, QWEN, check
 
-from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.checkpoints.files import NO_WEIGHTS, Model
 from pytest_vllm_gates.environment.types import Bundle
 from pytest_vllm_gates.preflight.types import CheckState
 
@@ -149,6 +149,39 @@ def test_longer_length_can_be_allowed_by_a_variable() -> None:
     assert check("max_model_len", **arguments).state is CheckState.FAILS
     allowed = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
     assert check("max_model_len", environment=allowed, **arguments).state is CheckState.OK
+
+
+def test_folder_of_a_tokenizer_alone_can_have_its_prompts_judged() -> None:
+    alone = Model("./w", QWEN, weights_problem=f"{NO_WEIGHTS}: no *.safetensors")
+    red = check("checkpoint", model=alone)
+    assert red.state is CheckState.FAILS
+    assert red.what == "./w: there are no weights: no *.safetensors"
+    assert red.cause == "the folder has the files of a config or a tokenizer alone"
+    assert red.fix.endswith("pytest --model ./w -m chat_template")
+    assert check("checkpoint", model=alone, renderer=True).state is CheckState.OK
+
+
+def test_length_of_a_listed_checkpoint_is_judged_without_its_config() -> None:
+    unseen = {"model": Model("zai-org/GLM-4.6", unseen="offline"), "native": 202752}
+    red = check("max_model_len", serve={"max_model_len": 300000}, **unseen)
+    assert red.state is CheckState.FAILS
+    assert red.what == (
+        "max_model_len (300000) is more than the 202752 tokens that zai-org/GLM-4.6 was made for"
+    )
+    assert "the figure is the family file's" in red.cause
+    assert red.fix.startswith("max_model_len = 202752 in [serve]")
+    for serve in ({"max_model_len": 202752}, {"max_model_len": "auto"}, {}):
+        assert check("max_model_len", serve=serve, **unseen).state is CheckState.UNKNOWN
+    scaled = {"max_model_len": 300000, "hf_overrides": {"rope_parameters": {"factor": 4.0}}}
+    assert check("max_model_len", serve=scaled, **unseen).state is CheckState.UNKNOWN
+    allowed = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
+    longer = check("max_model_len", serve={"max_model_len": 300000}, environment=allowed, **unseen)
+    assert longer.state is CheckState.UNKNOWN
+
+
+def test_the_config_decides_where_it_can_be_read() -> None:
+    found = check("max_model_len", serve={"max_model_len": 262144}, native=8192)
+    assert found.state is CheckState.OK
 
 
 def test_quantizations() -> None:

@@ -13,6 +13,7 @@ from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.goldens import Refused, Rendering
+from pytest_vllm_gates.outcomes import Finding
 from pytest_vllm_gates.prompts import marked, sent
 from pytest_vllm_gates.prompts.marked import MarkedPrompt
 
@@ -81,3 +82,27 @@ def test_long_conversations_are_left_out() -> None:
     messages = ({"role": "user", "content": "word " * 9_000},)
     long = Conversation(name="long", title="a long question", messages=messages)
     assert marked.render([long], qwen, Reference()) == ()  # type: ignore[arg-type]
+
+
+DEEPSEEK = families.load("deepseek", Path("/nowhere"))
+WITH_TOOLS = prompt(Refused("no"), tools=[{"type": "function", "function": {"name": "f"}}])
+
+
+def then(of: MarkedPrompt, family: families.Family, **serve: Any) -> str:
+    """Return the next step after something is wrong with a prompt."""
+    finding = Finding(of.case, "wrong")
+    return marked.next_step(marked.LOST, [finding], [of], family, serve)
+
+
+def test_lost_tools_name_the_template_that_the_recipe_prescribes() -> None:
+    said = then(WITH_TOOLS, DEEPSEEK)
+    assert said.startswith(f"{marked.LOST}\nDeepSeek V3.1 is served with ")
+    assert "tool_chat_template_deepseekv31.jinja: the checkpoint's own template" in said
+    assert "get it from github.com/vllm-project/vllm, examples/ and set chat_template" in said
+
+
+def test_the_template_is_not_named_where_it_would_not_help() -> None:
+    assert then(RENDERED, DEEPSEEK) == marked.LOST, "no tools were declared"
+    assert then(WITH_TOOLS, DEEPSEEK, chat_template="mine.jinja") == marked.LOST
+    assert then(WITH_TOOLS, families.load("glm", Path("/nowhere"))) == marked.LOST
+    assert marked.next_step(marked.LOST, [], [WITH_TOOLS], DEEPSEEK, {}) == marked.LOST

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.catalog import family as families
-from pytest_vllm_gates.prompts.random import PLAIN, explore, requests, texts, with_plain_texts
+from pytest_vllm_gates.prompts.random import (
+    PLAIN,
+    explore,
+    first_wrong,
+    requests,
+    texts,
+    with_plain_texts,
+)
 from pytest_vllm_gates.prompts.types import Endless
 
 FAMILIES = ("qwen3.5", "gemma/3", "deepseek")
@@ -86,3 +93,31 @@ def test_a_rendering_that_never_ends_is_tried_once() -> None:
     with pytest.raises(Endless, match="busy with"):
         explore(check, EXAMPLES, texts())
     assert tried[-1] and not any(tried[:-1])
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [("", "two words"), ("two", "no words"), ("two|no", "two words"), ("no", "two words")],
+)
+def test_what_is_known_hides_nothing_else(known: str, expected: str) -> None:
+    """`no words` is wrong with the smallest example, `two words` with some larger ones."""
+
+    def check(body: dict[str, Any]) -> str | None:
+        users = sum(message["role"] == "user" for message in body["messages"])
+        return {2: "two words", 3: "no words"}.get(users)
+
+    def is_known(wrong: str) -> bool:
+        return wrong.split(maxsplit=1)[0] in known.split("|")
+
+    family = families.load("gemma/3", Path("/nowhere"))
+    found = first_wrong(check, is_known, EXAMPLES, requests(family))
+    assert found is not None
+    if known == "two|no":
+        assert found in {"two words", "no words"}
+    else:
+        assert found == expected
+
+
+def test_nothing_is_wrong_where_no_example_is() -> None:
+    family = families.load("gemma/3", Path("/nowhere"))
+    assert first_wrong(lambda _: None, lambda _: True, EXAMPLES, requests(family)) is None

@@ -46,7 +46,7 @@ def test_a_tools_result_is_always_a_text() -> None:
 
 
 def test_a_part_that_is_not_text_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^content parts of type image_url: only text"):
+    with pytest.raises(ValueError, match=r"^content parts of type image_url: the template"):
         as_served({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})
 
 
