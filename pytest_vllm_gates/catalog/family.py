@@ -49,9 +49,9 @@ class Tools(toml.Record):
     call: str
     result: str
     markers: tuple[str, ...]
-    json_of: tuple[Literal["declarations", "arguments", "values"], ...] = ()
+    json_of: tuple[Literal["declarations", "arguments", "values", "results"], ...] = ()
     """What a prompt holds as JSON: the parameters of tools, the arguments of calls, or those of
-    the arguments that are lists and objects."""
+    the arguments that are lists and objects, and the text of results."""
 
 
 class Context(toml.Record):
@@ -198,15 +198,19 @@ def recognise(
 ) -> Family | None:
     """Return the family or member a checkpoint is of, by its `config.json` and its name.
 
-    Where several would do, the one whose name pattern says more is meant, and a main line before
-    its members.
+    Where several would do, the one of that model type is meant, then the one whose name pattern
+    says more, and a main line before its members.
     """
     families = [
         family
         for family in load_all(project)
         if family.recognises(architectures, model_type, source)
     ]
-    return max(families, key=lambda family: max(map(len, family.recognise)), default=None)
+    return max(
+        families,
+        key=lambda family: (model_type in family.model_types, max(map(len, family.recognise))),
+        default=None,
+    )
 
 
 def load_all(project: Path) -> Iterator[Family]:
