@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ANSWERING = (turns.ASSISTANT, turns.TOOL)
 ROLES = {"developer": turns.SYSTEM}
 """Roles that a prompt has no turn of their own for."""
+DATE, DATES = "YYYY-MM-DD", r"\d{4}-\d\d-\d\d"
+"""What stands for any date in a family's `adds`, and the pattern of one."""
 SHOWN = 80
 MOST_OBJECTS = 1000
 """Of JSON in one prompt that are looked at."""
@@ -75,6 +77,8 @@ def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
         markers.append(family.prompt.system)
     words = [*markers, *family.markers, *family.prompt.adds]
     for word in sorted(words, key=len, reverse=True):
+        if DATE in word:
+            rest = re.sub(re.escape(word).replace(re.escape(DATE), DATES), " ", rest)
         rest = rest.replace(word, " ")
         rest = rest.replace(word.strip(), " ")
     rest = " ".join(rest.split())
