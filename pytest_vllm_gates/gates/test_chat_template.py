@@ -184,7 +184,7 @@ def test_prompt_opens_what_the_family_says(
         raise NotApplicable(reason)
     text = reference.render(conversation.body(family)).text
     evidence["prompt_ends"] = text[-80:]
-    default = family.thinking and family.thinking.default
+    default = family.thinking.default if family.thinking else None
     thinks = {"on": True, "off": False, "unset": default}[thinking]
     wrong = meaning.wrong_opening(family, text, thinks=thinks)
     fail_if(wrong and f"thinking {thinking}: {wrong}")
