@@ -21,7 +21,7 @@ from typing import Any
 REAL = ("vllm.envs", "vllm.exceptions")
 
 
-class Nothing(ModuleType):
+class Hollow(ModuleType):
     """A module of which every name is a class with nothing in it, the same at every look."""
 
     __path__: list[str] = []  # noqa: RUF012 - so the import system wants it
@@ -49,7 +49,7 @@ class Anything:
         return lambda *_, **__: None
 
 
-class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class HollowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports nothing in place of all of vLLM besides what writes the prompts."""
 
     def __init__(self, vllm: Path, module: str) -> None:
@@ -70,7 +70,7 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Return a module with nothing in it."""
-        return Nothing(spec.name)
+        return Hollow(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         """Run nothing."""
@@ -111,7 +111,7 @@ def main() -> None:
     file = vllm.joinpath(*module.split(".")[1:]).with_suffix(".py")
     if not file.is_file():
         raise SystemExit(f"this vLLM has no {file}")
-    sys.meta_path.insert(0, Empty(vllm, module))
+    sys.meta_path.insert(0, HollowImports(vllm, module))
     harmony = importlib.import_module(module)
     harmony.get_encoding()
     answer({"files": [str(file)], "takes_parts": False})
