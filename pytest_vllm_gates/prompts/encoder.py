@@ -36,9 +36,17 @@ class Encoder:
     Raises `UserError` when the lane's vLLM has no such encoder. `close` ends the process.
     """
 
-    def __init__(self, module: str, python: Path, serve: Mapping[str, Any]) -> None:
-        """Start it; of the server's flags `serve`, one changes what is rendered."""
+    def __init__(
+        self,
+        module: str,
+        python: Path,
+        serve: Mapping[str, Any],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it; one of the server's flags `serve` and its `env` change what is rendered."""
         self._module = module
+        environment = {**os.environ, **(env or {})}
+        self._env = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
         self._defaults = dict(serve.get("default_chat_template_kwargs") or {})
         program = HARMONY if module.endswith(HARMONY_MODULE) else PROGRAM
         self._argv = [str(python), "-I", str(program), module]
@@ -93,7 +101,7 @@ class Encoder:
             self._process = subprocess.Popen(
                 self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, encoding="utf-8",
-                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                env=self._env,
             )  # fmt: skip
             answer = self._answer(None, START_LIMIT_S)
         except (OSError, UserError) as error:

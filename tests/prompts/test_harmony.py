@@ -47,7 +47,8 @@ def encoder() -> Iterator[Encoder]:
     prepared = environment.prepare(lane, cache=files.default_cache(), progress=print)
     assert prepared.python is not None
     assert FAMILY.prompt.encoder is not None
-    started = Encoder(FAMILY.prompt.encoder, prepared.python, {})
+    env = {"VLLM_SYSTEM_START_DATE": "2026-01-02"}
+    started = Encoder(FAMILY.prompt.encoder, prepared.python, {}, env)
     yield started
     started.close()
 
@@ -71,6 +72,11 @@ def test_the_effort_is_written_and_none_is_refused(encoder: Encoder) -> None:
     assert "\nReasoning: high\n" in encoder.write({**body, "reasoning_effort": "high"})
     with pytest.raises(Refused, match="reasoning_effort='none'"):
         encoder.write({**body, "reasoning_effort": "none"})
+
+
+def test_the_lanes_variables_fix_the_date(encoder: Encoder) -> None:
+    written = encoder.write({"messages": [{"role": "user", "content": "Hi"}]})
+    assert "\nCurrent date: 2026-01-02\n" in written
 
 
 def test_the_module_is_what_prompts_come_from(encoder: Encoder) -> None:
