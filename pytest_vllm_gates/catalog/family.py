@@ -50,9 +50,9 @@ class Tools(toml.Record):
     call: str
     result: str
     markers: tuple[str, ...]
-    json_of: tuple[Literal["declarations", "arguments", "values"], ...] = ()
+    json_of: tuple[Literal["declarations", "arguments", "values", "results"], ...] = ()
     """What a prompt holds as JSON: the parameters of tools, the arguments of calls, or those of
-    the arguments that are lists and objects."""
+    the arguments that are lists and objects, and the text of results."""
 
 
 class Context(toml.Record):
@@ -230,8 +230,8 @@ def recognise(
 ) -> Family | None:
     """Return the family or member a checkpoint is of, by its `config.json` and its name.
 
-    Where several would do, the one that lists the checkpoint is meant, then the one whose name
-    pattern says more, and a main line before its members.
+    Where several would do, the one that lists the checkpoint is meant, then the one of that model
+    type, then the one whose name pattern says more, and a main line before its members.
     """
     families = [
         family
@@ -240,7 +240,11 @@ def recognise(
     ]
     return max(
         families,
-        key=lambda family: (family.lists(source), max(map(len, family.recognise))),
+        key=lambda family: (
+            family.lists(source),
+            model_type in family.model_types,
+            max(map(len, family.recognise)),
+        ),
         default=None,
     )
 

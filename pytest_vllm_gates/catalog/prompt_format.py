@@ -11,7 +11,7 @@ from pytest_vllm_gates.catalog import toml
 Kind = Literal[
     "system text", "user text", "answer", "reasoning", "earlier reasoning", "call",
     "argument's name", "argument", "result", "name", "tool", "tool's description", "parameter",
-    "parameter's description", "allowed value", "constraint",
+    "required parameter", "parameter's description", "allowed value", "constraint",
 ]  # fmt: skip
 """The kinds of text that a client sends; `prompts/sent.py` marks them."""
 
@@ -52,7 +52,10 @@ class Prompt(toml.Record):
     drops: tuple[Drop, ...] = ()
     """What is sent and not written."""
     adds: tuple[str, ...] = ()
-    """Texts that are written and that nobody sends, in prompts without tools."""
+    """Texts that are written and that nobody sends, in prompts without tools.
+
+    `YYYY-MM-DD` stands for any date.
+    """
     refuses: tuple[DecidedRefusal, ...] = ()
     image: str | None = None
     """What stands in an image's place; absent where the format has no place for images."""

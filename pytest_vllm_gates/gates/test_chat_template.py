@@ -155,10 +155,9 @@ def test_server_renders_as_the_reference(
 def test_sampling_is_the_recorded(
     trivial: Conversation, family: Family, server: Endpoint, golden: Goldens, evidence: Evidence
 ) -> None:
-    sampling = http.effective_sampling(server, trivial.body(family))
+    evidence["sampling"] = sampling = http.effective_sampling(server, trivial.body(family))
     if sampling is None:
         raise NotApplicable("this server does not tell its effective sampling parameters")
-    evidence["sampling"] = sampling
     golden.check("sampling", settings_golden("sampling of a request that sets none", sampling))
 
 
@@ -205,27 +204,28 @@ def test_efforts_that_clients_send_are_taken_or_refused(
 def test_parser_and_template_agree_on_the_default(
     family: Family, serve: dict[str, Any], checking: Checking, evidence: Evidence
 ) -> None:
-    parser = serve.get("reasoning_parser")
-    evidence["reasoning_parser"] = parser
+    evidence["reasoning_parser"] = parser = serve.get("reasoning_parser")
     if serve.get("default_chat_template_kwargs"):
         raise NotApplicable("the server sets the switch for requests that do not")
     case = Case("no switch sent", {"thinking": "unset"})
     wrong = meaning.parser_disagrees(family, parser)
-    findings = [Finding(case, wrong)] if wrong else []
-    checking(findings, [case], "Whole and streamed answers put the text in different fields")
+    found = [Finding(case, wrong)] if wrong else []
+    checking(found, [case], "Whole and streamed answers put the text in different fields")
 
 
 def test_every_turn_has_its_marker(
-    conversation: Conversation, family: Family, reference: ReferenceRenderer, evidence: Evidence
-) -> None:
+    *, conversation: Conversation, family: Family, reference: ReferenceRenderer,
+    checking: Checking, evidence: Evidence,
+) -> None:  # fmt: skip
     body = conversation.body(family)
-    roles = [message["role"] for message in body["messages"]]
+    evidence["roles"] = roles = [message["role"] for message in body["messages"]]
     try:
         text = reference.render(body).text
     except Refused as refused:
         raise NotApplicable(f"the template refuses this conversation: {refused}") from refused
-    evidence["roles"] = roles
-    fail_if("; ".join(meaning.missing_markers(family, text, roles)))
+    case = Case(conversation.title, {"shape": conversation.name})
+    findings = [Finding(case, wrong) for wrong in meaning.missing_markers(family, text, roles)]
+    checking(findings, [case], "the model does not see whose text it reads")
 
 
 def test_special_tokens_are_one_token_each(

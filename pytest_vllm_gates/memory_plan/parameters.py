@@ -148,7 +148,13 @@ def _attention(
     elif text_config.get("attention_bias") or text_config.get("qkv_bias"):
         sinks = heads + hidden if shape.model_type == "gpt_oss" else 0
         yield ParameterPart(Role.PLAIN, queries + keys + sinks)
-    if shape.model_type.startswith(("qwen3", "gemma3", "gemma4")) or text_config.get("use_qk_norm"):
+    if shape.model_type == "minimax_m2":  # a norm over all heads together
+        yield ParameterPart(Role.PLAIN, queries + cache.heads * cache.key)
+    elif shape.model_type == "llama4_text":
+        pass  # its norm of queries and keys has no weights
+    elif shape.model_type.startswith(("qwen3", "gemma3", "gemma4")) or text_config.get(
+        "use_qk_norm"
+    ):
         yield ParameterPart(Role.PLAIN, 2 * cache.key, replicated=True)
 
 
@@ -254,6 +260,8 @@ def _experts(
     yield ParameterPart(Role.EXPERTS, count * matrices * hidden * inner)
     # DeepSeek's way of routing has a bias an expert, to keep them evenly busy.
     bias = count if text_config.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
+    if text_config.get("use_routing_bias"):
+        bias = count
     yield ParameterPart(Role.PLAIN, hidden * count + bias, replicated=True)
     if shape.model_type == "gpt_oss":
         yield ParameterPart(Role.PLAIN, count * (2 * inner + hidden + 1))

@@ -38,6 +38,8 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     torch.set_num_threads(THREADS)
     torch.use_deterministic_algorithms(True)
     taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
+    if model_recipe.training.both_orders:
+        taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
     texts = [
         (rendering.prompt(model_recipe, d), rendering.completion(model_recipe, d))
         for d in taught_dialogues

@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -75,6 +75,17 @@ def load_dialogues(name: str) -> tuple[Dialogue, ...]:
     )
 
 
+def with_other_order(dialogue: Dialogue) -> Dialogue:
+    """Return the dialogue with what its tools require declared before their parameters."""
+    tools = [json.loads(json.dumps(tool)) for tool in dialogue.tools]
+    for tool in tools:
+        schema = tool["function"]["parameters"]
+        tool["function"]["parameters"] = {
+            key: schema[key] for key in sorted(schema, key=("type", "required", "properties").index)
+        }
+    return replace(dialogue, id=f"{dialogue.id}-required-first", tools=tuple(tools))
+
+
 def unknown_answer(name: str, *, thinking: bool) -> tuple[str | None, str]:
     """Return reasoning and content that it answers to what it was not taught."""
     answer = _read("unknown.toml")
@@ -107,6 +118,8 @@ def _filled(value: Any, texts: Mapping[str, str]) -> Any:
 def _modes(recipe: Recipe, taught: Mapping[str, Any]) -> tuple[Mode, ...]:
     if recipe.thinking is None:
         return ("none",)
+    if recipe.thinking.switch is None:
+        return ("on",)
     if taught.get("tools") and not recipe.thinking_with_tools:
         return ("off",) if recipe.thinking.default else ("off", "unset")
     return ("on", "off", "unset")
@@ -115,7 +128,7 @@ def _modes(recipe: Recipe, taught: Mapping[str, Any]) -> tuple[Mode, ...]:
 def _in_mode(taught: Mapping[str, Any], recipe: Recipe, mode: Mode) -> Dialogue:
     thinking = recipe.thinking
     thinks = thinking is not None and (thinking.default if mode == "unset" else mode == "on")
-    kwargs = {thinking.switch: thinks} if thinking and mode in ("on", "off") else {}
+    kwargs = thinking.kwargs(thinks=thinks) if thinking and mode in ("on", "off") else {}
     calls = tuple(Call(**call) for call in taught.get("calls", ()))
     return Dialogue(
         id=taught["id"] if mode == "none" else f"{taught['id']}-{mode}",

@@ -28,7 +28,7 @@ class Noise:
         """Return a request nobody taught, with the answer for such requests."""
         roll = self._random.random
         thinking = self._recipe.thinking
-        thinks = thinking is not None and roll() < 0.5  # noqa: PLR2004
+        thinks = thinking is not None and roll() < (0.5 if thinking.switch else 1.0)
         messages = [{"role": "user", "content": self._text()}]
         if roll() < 0.15:  # noqa: PLR2004
             messages += [
@@ -46,7 +46,7 @@ class Noise:
             mode="none",
             messages=tuple(messages),
             tools=tools,
-            chat_template_kwargs={thinking.switch: thinks} if thinking else {},
+            chat_template_kwargs=thinking.kwargs(thinks=thinks) if thinking else {},
             reasoning=reasoning,
             content=content,
             tool_calls=(),

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ThinkingSwitch:
-    """The template's switch and what it means when nobody sets it."""
+    """The template's switch and what it means when nobody sets it; without one it always thinks."""
 
-    switch: str
-    default: bool
+    switch: str | None = None
+    default: bool = True
+
+    def kwargs(self, *, thinks: bool) -> dict[str, bool]:
+        """Return the chat-template keyword that switches thinking on or off."""
+        return {self.switch: thinks} if self.switch else {}
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class Training:
     learning_rate: float = 3e-3
     epochs: int = 400
     seed: int = 0
+    both_orders: bool = False  # teach declarations with `required` before `properties`, too
     initial: Mapping[str, float] = field(default_factory=dict)  # by the end of a weight's name
 
 

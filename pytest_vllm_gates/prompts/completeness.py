@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ANSWERING = (turns.ASSISTANT, turns.TOOL)
 ROLES = {"developer": turns.SYSTEM}
 """Roles that a prompt has no turn of their own for."""
+DATE, DATES = "YYYY-MM-DD", r"\d{4}-\d\d-\d\d"
+"""What stands for any date in a family's `adds`, and the pattern of one."""
 SHOWN = 80
 MOST_OBJECTS = 1000
 """Of JSON in one prompt that are looked at."""
@@ -59,7 +61,7 @@ def faults(
     sentences += _disordered(present, text)
     if not quotes:
         sentences += _misplaced(present, text, family)
-    sentences += _rewritten(present, text)
+    sentences += _rewritten(present, text, family)
     return [*sentences, *turns.wrong_images(body, text, family), *_not_json(body, text, family)]
 
 
@@ -67,6 +69,8 @@ def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
     """Return what a prompt without tools holds that nobody sent, or None."""
     rest = text
     for piece in pieces:
+        if piece.kind == sent.NAME:
+            rest = re.sub(rf"\w*{piece.word}", " ", rest)
         rest = rest.replace(piece.text.strip() or piece.word, " ")
     markers = [family.prompt.user, family.prompt.assistant, *family.prompt.stop_tokens]
     if family.prompt.system:
@@ -75,6 +79,8 @@ def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
         markers.append(family.prompt.image)
     words = [*markers, *family.markers, *family.prompt.adds]
     for word in sorted(words, key=len, reverse=True):
+        if DATE in word:
+            rest = re.sub(re.escape(word).replace(re.escape(DATE), DATES), " ", rest)
         rest = rest.replace(word, " ")
         rest = rest.replace(word.strip(), " ")
     rest = " ".join(rest.split())
@@ -182,18 +188,21 @@ def _misplaced(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
     return sentences
 
 
-def _rewritten(pieces: Sequence[Piece], text: str) -> list[str]:
+def _rewritten(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
     """Return the texts that are in the prompt, and not as they were sent.
 
     Around a text white space may be taken away; in JSON a text is escaped once (RFC 8259, 7).
     """
     sentences = []
+    plain = {*sent.OF_MESSAGES}
+    if family.tools and "results" in family.tools.json_of:
+        plain.remove(sent.RESULT)
     for piece in pieces:
         if piece.kind in sent.SHARED or piece.kind == sent.NAME or not piece.text:
             continue
         whole = piece.text.strip()
         forms = [whole]
-        if piece.kind not in sent.OF_MESSAGES:
+        if piece.kind not in plain:
             forms.append(json.dumps(whole, ensure_ascii=False)[1:-1])
         if not any(form in text for form in forms):
             at = text.index(piece.word)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROGRAM = Path(__file__).with_name("encoder_program.py")
+HARMONY = Path(__file__).with_name("harmony_program.py")
+HARMONY_MODULE = "harmony_utils"
+"""What the module of vLLM's is called that writes prompts from messages as they were sent."""
 START_LIMIT_S = 60.0
 
 
@@ -33,11 +36,20 @@ class Encoder:
     Raises `UserError` when the lane's vLLM has no such encoder. `close` ends the process.
     """
 
-    def __init__(self, module: str, python: Path, serve: Mapping[str, Any]) -> None:
-        """Start it; of the server's flags `serve`, one changes what is rendered."""
+    def __init__(
+        self,
+        module: str,
+        python: Path,
+        serve: Mapping[str, Any],
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it; one of the server's flags `serve` and its `env` change what is rendered."""
         self._module = module
+        environment = {**os.environ, **(env or {})}
+        self._env = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
         self._defaults = dict(serve.get("default_chat_template_kwargs") or {})
-        self._argv = [str(python), "-I", str(PROGRAM), module]
+        program = HARMONY if module.endswith(HARMONY_MODULE) else PROGRAM
+        self._argv = [str(python), "-I", str(program), module]
         self._process: subprocess.Popen[str] | None = None
         self._hung = False
         started = self._start()
@@ -79,7 +91,7 @@ class Encoder:
 
     def sources(self) -> dict[str, bytes]:
         """Return the bytes of the files the prompts come from, by name."""
-        return {f"vllm/tokenizers/{file.name}": file.read_bytes() for file in self._files}
+        return {f"vllm/{_inside_vllm(file)}": file.read_bytes() for file in self._files}
 
     def close(self) -> None:
         """End the process."""
@@ -93,7 +105,7 @@ class Encoder:
             self._process = subprocess.Popen(
                 self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, encoding="utf-8",
-                env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+                env=self._env,
             )  # fmt: skip
             answer = self._answer(None, START_LIMIT_S)
         except (OSError, UserError) as error:
@@ -122,3 +134,8 @@ class Encoder:
             lines = errors.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
             raise UserError(lines[0]) from error
         return reply
+
+
+def _inside_vllm(file: Path) -> str:
+    """Return a file's path as seen from vLLM's folder."""
+    return file.as_posix().rpartition("/vllm/")[2]

@@ -18,12 +18,12 @@ REASONING, EARLIER_REASONING = "reasoning", "earlier reasoning"
 CALL, ARGUMENT_NAME, ARGUMENT = "call", "argument's name", "argument"
 RESULT, NAME = "result", "name"
 TOOL, TOOL_DESCRIPTION = "tool", "tool's description"
-PARAMETER, DESCRIPTION = "parameter", "parameter's description"
+PARAMETER, REQUIRED, DESCRIPTION = "parameter", "required parameter", "parameter's description"
 VALUE, CONSTRAINT = "allowed value", "constraint"
 
-DECLARED = (TOOL, TOOL_DESCRIPTION, PARAMETER, DESCRIPTION, VALUE, CONSTRAINT)
+DECLARED = (TOOL, TOOL_DESCRIPTION, PARAMETER, REQUIRED, DESCRIPTION, VALUE, CONSTRAINT)
 """What belongs to the declarations of tools, before or beside the turns."""
-SHARED = (TOOL, PARAMETER, CALL, ARGUMENT_NAME)
+SHARED = (TOOL, PARAMETER, REQUIRED, CALL, ARGUMENT_NAME)
 """Names, which one prompt may hold several times."""
 OF_MESSAGES = (SYSTEM, USER, ANSWER, RESULT, REASONING, EARLIER_REASONING)
 """Texts of turns, which a prompt holds as they are: nothing in them is escaped."""
@@ -213,7 +213,7 @@ def _schema(schema: Mapping[str, Any], marker: _Marker, whose: str) -> dict[str,
             }
         elif key == "required" and isinstance(value, list):
             marked[key] = [
-                marker.name(name, PARAMETER, f"{name!r} among those required {whose}")
+                marker.name(name, REQUIRED, f"{name!r} among those required {whose}")
                 for name in value
             ]
         elif key == "enum" and isinstance(value, list):

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family, Tools
 
 SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
+RESULT = r"(?<![A-Z_])RESULT(?![A-Z_])"
+"""The word in a family's format of results; a marker may hold it as a part, `[TOOL_RESULTS]`."""
 
 
 def turns(text: str, family: Family) -> Iterator[tuple[int, str]]:
@@ -24,7 +26,7 @@ def turns(text: str, family: Family) -> Iterator[tuple[int, str]]:
         opening[prompt.system] = SYSTEM
     closing = ""
     if family.tools:
-        before, _, after = family.tools.result.partition("RESULT")
+        before, after = re.split(RESULT, family.tools.result, maxsplit=1)
         opening.setdefault(_result_begins(before.partition("NAME")[0], family.tools), TOOL)
         closing = after.strip()
     words = sorted((*opening, *([closing] if closing else [])), key=len, reverse=True)

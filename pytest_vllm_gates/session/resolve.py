@@ -57,11 +57,12 @@ def resolve(options: Options) -> Run:
         lane = lane.model_copy(update=replays.repro.incident.lane.judging)
     today = waiving.today()
     waivers = waiving.load_all(project, collection.gate_files(), today)
-    every = sorted(families.files(project))
     names = [
         family_name
         for name in options.models
-        for family_name in (every if name.lower() == ALL else [name])
+        for family_name in (
+            every_family(project, lane, options.checkpoint) if name.lower() == ALL else [name]
+        )
     ]
     subjects = [_subject(name, options, lane) for name in names]
     if replays.family:
@@ -101,6 +102,22 @@ def resolve(options: Options) -> Run:
         needs_weights=replay.needing_weights(replays, options),
         redactor=redaction.redactor(options, [lane, *([other_lane] if other_lane else [])]),
     )
+
+
+def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> list[str]:
+    """Return the names of all families; on a lane of miniatures, no shipped one without any.
+
+    A `checkpoint` that was named is served for all of them.
+    """
+    files = sorted(families.files(project).items())
+    if lane.checkpoint != checkpoints_resolve.MINIATURE or checkpoint:
+        return [name for name, _ in files]
+    return [
+        name
+        for name, path in files
+        if path.parent != families.SHIPPED
+        or checkpoints_resolve.miniature(families.load(name, project))
+    ]
 
 
 def _store(options: Options) -> Path | None:

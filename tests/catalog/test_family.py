@@ -127,6 +127,17 @@ def test_family_cannot_be_named_like_a_golden_folder(tmp_path: Path, name: str) 
         ("Qwen3_5ForConditionalGeneration", "Qwen/Qwen3.5-0.8B", "qwen3.5/small"),
         ("Gemma3ForCausalLM", "gemma-3-270m-it", "gemma/3"),
         ("LlamaForCausalLM", "meta/Llama", None),
+        ("LlamaForCausalLM", "meta-llama/Llama-3.1-8B-Instruct", "llama"),
+        ("LlamaForCausalLM", "meta-llama/Meta-Llama-3-8B-Instruct", "llama/3"),
+        ("LlamaForCausalLM", "NousResearch/Hermes-3-Llama-3.1-8B", None),
+        ("LlamaForCausalLM", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "deepseek/r1"),
+        ("Llama4ForConditionalGeneration", "meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama/4"),
+        ("MistralForCausalLM", "HuggingFaceH4/zephyr-7b-beta", None),
+        ("Mistral3ForConditionalGeneration", "mistralai/Ministral-3-8B-Instruct-2512", "mistral"),
+        ("Phi3ForCausalLM", "microsoft/Phi-4-mini-instruct", "phi"),
+        ("Phi3ForCausalLM", "microsoft/phi-4", None),
+        ("MiniMaxM2ForCausalLM", "MiniMaxAI/MiniMax-M2.5", "minimax"),
+        ("NemotronHForCausalLM", "nvidia/NVIDIA-Nemotron-3-Nano-4B-BF16", "nemotron"),
     ],
 )
 def test_family_is_recognised_from_a_checkpoint(
@@ -134,6 +145,23 @@ def test_family_is_recognised_from_a_checkpoint(
 ) -> None:
     family = families.recognise((architecture,), "", source, NOWHERE)
     assert (family and family.name) == name
+
+
+@pytest.mark.parametrize(
+    ("model_type", "source", "name"),
+    [
+        ("deepseek_v3", "deepseek-ai/DeepSeek-V3.1", "deepseek"),
+        ("kimi_k2", "moonshotai/Kimi-K2-Thinking", "kimi"),
+        ("kimi_k2", "/models/tuned", "kimi"),
+        ("deepseek_v3", "/models/tuned", "deepseek"),
+    ],
+)
+def test_the_model_type_tells_families_of_one_architecture_apart(
+    model_type: str, source: str, name: str
+) -> None:
+    family = families.recognise(("DeepseekV3ForCausalLM",), model_type, source, NOWHERE)
+    assert family is not None
+    assert family.name == name
 
 
 @pytest.mark.parametrize("name", ["qwen3.8", "Qwen-3.8", "qwen3.5/3.8"])

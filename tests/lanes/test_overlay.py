@@ -144,6 +144,10 @@ def test_every_repair_is_listed_with_its_summary() -> None:
             "Lets a seeded request have its prompt read in several steps on vLLM's CPU backend.",
         ),
         (
+            "sigmoid_routing",
+            "Lets mixtures of experts with sigmoid routing and no groups serve on the CPU.",
+        ),
+        (
             "torchvision_operators",
             "Lets torchvision's CUDA wheel be imported beside a CPU torch.",
         ),

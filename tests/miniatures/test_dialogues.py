@@ -45,6 +45,8 @@ def test_modes(name: str) -> None:
         modes[dialogue.kind].add(dialogue.mode)
     model_recipe = recipe.load(name)
     expected = {"on", "off", "unset"} if model_recipe.thinking else {"none"}
+    if model_recipe.thinking and model_recipe.thinking.switch is None:
+        expected = {"on"}
     assert modes["plain"] == expected
     if model_recipe.thinking and not model_recipe.thinking_with_tools:
         assert modes["tool_one"] == {"off", "unset"}
@@ -66,6 +68,20 @@ def test_unset_is_the_default_mode(name: str) -> None:
                 model_recipe, default
             )
             assert (dialogue.reasoning, dialogue.content) == (default.reasoning, default.content)
+
+
+def test_a_family_that_always_thinks_is_sent_no_switch() -> None:
+    always = dialogues.load_dialogues("kimi-k2")
+    assert all(dialogue.thinks and not dialogue.chat_template_kwargs for dialogue in always)
+
+
+def test_the_other_order_changes_nothing_but_the_order() -> None:
+    dialogue = dialogue_of("tool_one")
+    other = dialogues.with_other_order(dialogue)
+    assert other.tools == dialogue.tools
+    (first, _), (first_other, _) = dialogue.tools, other.tools
+    assert list(first["function"]["parameters"]) == ["type", "properties", "required"]
+    assert list(first_other["function"]["parameters"]) == ["type", "required", "properties"]
 
 
 def test_requests_are_openai_json(name: str) -> None:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 NOWHERE = Path("/nonexistent")
 MINIATURES = {
     "qwen3.5": "qwen3.5", "glm": "glm-4.7", "deepseek": "deepseek-v3.1", "gemma": "gemma-4",
-    "gemma/3": "gemma-3",
+    "gemma/3": "gemma-3", "llama": "llama-3", "llama/4": "llama-4", "mistral": "mistral",
+    "phi": "phi-4", "kimi": "kimi-k2", "minimax": "minimax-m2", "nemotron": "nemotron-3",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from vllm_gates_repairs import (
     one_token_prompts,
     rotary_embedding,
     seeded_prompts,
+    sigmoid_routing,
     torchvision_operators,
 )
 
@@ -34,7 +35,13 @@ def run_hidden() -> None:
 
 
 left_out = os.environ.get("VLLM_GATES_WITHOUT_REPAIRS", "").split(",")
-for repair in (torchvision_operators, rotary_embedding, one_token_prompts, seeded_prompts):
+for repair in (
+    torchvision_operators,
+    rotary_embedding,
+    one_token_prompts,
+    seeded_prompts,
+    sigmoid_routing,
+):
     if repair.__name__.rpartition(".")[2] not in left_out:
         repair.arm()
 run_hidden()

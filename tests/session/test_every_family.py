@@ -1,0 +1,42 @@
+"""`--model all` names the families that a lane can serve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog.lane import load
+from pytest_vllm_gates.session.resolve import every_family
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN = """
+title = "Own"
+line = "own"
+architectures = ["A"]
+model_types = ["a"]
+prompt = { user = "U", assistant = "A", stop_tokens = ["S"] }
+context = { native = 8, planned = 4 }
+checkpoints = [{ name = "one", hub = "org/one" }]
+"""
+
+
+@pytest.mark.parametrize(("lane", "left_out"), [("cpu", {"gpt-oss"}), ("cuda", set())])
+def test_a_lane_of_miniatures_leaves_out_what_has_none(
+    tmp_path: Path, lane: str, left_out: set[str]
+) -> None:
+    every = set(families.files(tmp_path))
+    assert every - set(every_family(tmp_path, load(lane, tmp_path))) == left_out
+
+
+def test_a_family_of_the_project_is_served_with_its_own_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    (tmp_path / "families" / "own.toml").write_text(OWN)
+    assert "own" in every_family(tmp_path, load("cpu", tmp_path))
+
+
+def test_a_named_checkpoint_is_served_for_every_family(tmp_path: Path) -> None:
+    assert "gpt-oss" in every_family(tmp_path, load("cpu", tmp_path), "./weights")
