@@ -136,6 +136,7 @@ def test_family_cannot_be_named_like_a_golden_folder(tmp_path: Path, name: str) 
         ("Mistral3ForConditionalGeneration", "mistralai/Ministral-3-8B-Instruct-2512", "mistral"),
         ("Phi3ForCausalLM", "microsoft/Phi-4-mini-instruct", "phi"),
         ("Phi3ForCausalLM", "microsoft/phi-4", None),
+        ("Phi3ForCausalLM", "microsoft/Phi-3.5-mini-instruct", "phi/3.5"),
         ("MiniMaxM2ForCausalLM", "MiniMaxAI/MiniMax-M2.5", "minimax"),
         ("NemotronHForCausalLM", "nvidia/NVIDIA-Nemotron-3-Nano-4B-BF16", "nemotron"),
     ],
@@ -153,6 +154,7 @@ def test_family_is_recognised_from_a_checkpoint(
         ("deepseek_v3", "deepseek-ai/DeepSeek-V3.1", "deepseek"),
         ("kimi_k2", "moonshotai/Kimi-K2-Thinking", "kimi"),
         ("kimi_k2", "/models/tuned", "kimi"),
+        ("kimi_k2", "moonshotai/Kimi-K2-Instruct-0905", "kimi/instruct"),
         ("deepseek_v3", "/models/tuned", "deepseek"),
     ],
 )
