@@ -61,7 +61,7 @@ def test_a_parameter_shapes_the_draws(
 def test_a_penalty_counts_what_was_said(
     sampler: Sampler, evidence: Evidence, checking: Checking
 ) -> None:
-    tokens = probes.window(sampler.position.law)
+    tokens = sampler.window()
     judged = [sampler.judge_steps(probe, tokens) for probe in probes.counting(tokens)]
     repeated = probes.repeating(tokens)
     judged += [sampler.judge_steps(repeated, tokens, repeated=tokens[::2], offsets=OFFSETS)]

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 import numpy as np
 
+from pytest_vllm_gates.sampling import probes
+from pytest_vllm_gates.sampling.checks import count_fault
 from pytest_vllm_gates.sampling.checks_law import NOTHING, Seen, edges, processed
 from pytest_vllm_gates.sampling.checks_odds import SequentialTest
 from pytest_vllm_gates.sampling.client import RefusedRequest, told
-from pytest_vllm_gates.sampling.types import Law
+from pytest_vllm_gates.sampling.types import Law, Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_vllm_gates.sampling.checks_odds import AuditOdds
     from pytest_vllm_gates.sampling.client import SamplingClient
-    from pytest_vllm_gates.sampling.types import Logs, Parameters, Sample, SamplingProbe
+    from pytest_vllm_gates.sampling.types import Logs, Sample, SamplingProbe
 
 EXACT_NATS = 1e-3
 """How far a draw's own log-probability may be from the law's for the law to be that of the draw."""
@@ -155,6 +157,9 @@ class Sampler:
             except httpx.HTTPError as error:
                 judged.broken = f"{type(error).__name__}: {error}"
                 return judged
+            judged.broken = count_fault(samples, n) or ""
+            if judged.broken:
+                return judged
             if self.position.exact and _off(self.position.law, samples) > EXACT_NATS:
                 self.position = replace(self.position, exact=False)
                 return self.judge(probe)
@@ -198,6 +203,36 @@ class Sampler:
         top = sorted(known, key=known.__getitem__, reverse=True)[: len(self.position.law.ids)]
         return Law.of({token: known[token] for token in top})
 
+    def window(self) -> tuple[int, ...]:
+        """Return the few tokens among which penalties show soonest."""
+        return max(probes.windows(self.position.law), key=self._told_of_penalties)
+
+    def _told_of_penalties(self, tokens: tuple[int, ...]) -> float:
+        """Return what an answer among these tokens tells of the penalty that shows least, nats."""
+        body = Parameters(allowed_token_ids=tokens).body() | told(tokens)
+        body |= {"max_tokens": ANSWER_TOKENS, "ignore_eos": True, "n": ANSWERS, "seed": None}
+        try:
+            samples = self.client.complete(self.position.prompt, body)
+        except RefusedRequest:
+            return 0.0
+        return min(
+            float(np.mean([self._apart(probe, tokens, sample) for sample in samples]))
+            for probe in probes.counting(tokens)
+        )
+
+    def _apart(self, probe: SamplingProbe, tokens: tuple[int, ...], sample: Sample) -> float:
+        """Return how far apart a probe and its nearest alternative are in an answer, in nats."""
+        nats = dict.fromkeys(probe.instead, 0.0)
+        for step in range(len(sample.tokens)):
+            law = self._law_of(sample, step, tokens)
+            seen = Seen((), sample.tokens[:step])
+            due = processed(law, probe.asked, seen)
+            left = np.isfinite(due)
+            for name, other in probe.instead.items():
+                ratio = due[left] - processed(law, other, seen)[left]
+                nats[name] += float(np.exp(due[left]) @ ratio)
+        return min(nats.values())
+
     def judge_steps(
         self,
         probe: SamplingProbe,
@@ -226,6 +261,9 @@ class Sampler:
                 return judged
             except httpx.HTTPError as error:
                 judged.broken = f"{type(error).__name__}: {error}"
+                return judged
+            judged.broken = count_fault(samples, ANSWERS) or ""
+            if judged.broken:
                 return judged
             drawn += sum(len(sample.tokens) for sample in samples)
             for sample in samples:

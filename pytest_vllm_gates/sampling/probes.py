@@ -142,9 +142,14 @@ def _allowed(law: Law) -> SamplingProbe:
     return SamplingProbe("allowed_token_ids", asked, {"allowed_token_ids is ignored": NEUTRAL})
 
 
-def window(law: Law) -> tuple[int, ...]:
-    """Return the tokens that a probe of penalties is played with: the likeliest."""
-    return tuple(int(token) for token in law.ids[:WINDOW])
+def windows(law: Law) -> list[tuple[int, ...]]:
+    """Return sets of tokens that penalties may be played with.
+
+    After the likeliest, one is often sure to follow another; those that nothing suggests are about
+    as likely as one another wherever they stand.
+    """
+    begins = (0, len(law.ids) // 4, len(law.ids) // 2)
+    return [tuple(int(token) for token in law.ids[begin : begin + WINDOW]) for begin in begins]
 
 
 def counting(tokens: tuple[int, ...]) -> list[SamplingProbe]:
@@ -154,11 +159,11 @@ def counting(tokens: tuple[int, ...]) -> list[SamplingProbe]:
     return [
         SamplingProbe(
             presence,
-            replace(among, presence_penalty=1.0),
+            replace(among, presence_penalty=1.5),
             {
                 f"{presence} is ignored": among,
-                f"{presence} is 0.5": replace(among, presence_penalty=0.5),
-                f"{presence} counts every time": replace(among, frequency_penalty=1.0),
+                f"{presence} is 0.75": replace(among, presence_penalty=0.75),
+                f"{presence} counts every time": replace(among, frequency_penalty=1.5),
             },
         ),
         SamplingProbe(

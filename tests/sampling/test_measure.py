@@ -39,7 +39,7 @@ def sampler(
 def judged(judge: Sampler) -> Iterator[Judged]:
     yield judge.judge(probes.untouched())
     yield from (judge.judge(probe) for probe in probes.shaping(judge.position.law))
-    tokens = probes.window(judge.position.law)
+    tokens = judge.window()
     yield from (judge.judge_steps(probe, tokens) for probe in probes.counting(tokens))
     yield judge.judge_steps(probes.repeating(tokens), tokens, repeated=tokens[::2], offsets=OFFSETS)
 
@@ -68,7 +68,7 @@ def test_a_parameter_that_is_ignored_fails_by_its_name(name: str) -> None:
 
 def test_without_its_frame_a_penalty_is_undecided() -> None:
     judge = sampler(change=lambda asked: replace(asked, logit_bias={}))
-    tokens = probes.window(LAW)
+    tokens = probes.windows(LAW)[0]
     result = judge.judge_steps(probes.repeating(tokens), tokens, offsets=OFFSETS)
     assert not result.test.fails
     assert result.undecided is not None
@@ -119,8 +119,23 @@ def test_a_parameter_may_be_refused() -> None:
 def test_an_answer_that_does_not_come_is_the_parameters() -> None:
     server = Answering(httpx.ReadError("gone"))
     judge = Sampler(server, EXACT, ODDS, 100)  # type: ignore[arg-type]
-    tokens = probes.window(LAW)
+    tokens = probes.windows(LAW)[0]
     assert judge.judge_steps(probes.counting(tokens)[0], tokens).broken == "ReadError: gone"
+
+
+class Single(SimulatedServer):
+    """Returns one answer whatever was asked."""
+
+    def complete(self, prompt: Sequence[int], body: Mapping[str, Any]) -> list[Sample]:
+        return super().complete(prompt, body)[:1]
+
+
+def test_fewer_answers_than_asked_end_a_probe() -> None:
+    server = Single(LAW, np.random.default_rng(3))
+    judge = Sampler(server, EXACT, ODDS, 100)  # type: ignore[arg-type]
+    tokens = probes.windows(LAW)[0]
+    assert judge.judge(probes.untouched()).broken == "n 128: 1 answers came"
+    assert judge.judge_steps(probes.counting(tokens)[0], tokens).broken == "n 16: 1 answers came"
 
 
 def test_what_too_few_draws_do_not_decide_is_told() -> None:

@@ -57,8 +57,9 @@ def test_a_bias_forbids_the_likeliest_and_favours_others() -> None:
 
 
 def test_penalties_are_played_among_the_likeliest() -> None:
-    tokens = probes.window(BROAD)
+    tokens, *others = probes.windows(BROAD)
     assert tokens == tuple(range(probes.WINDOW))
+    assert all(set(other).isdisjoint(tokens) for other in others)
     assert {probe.asked.allowed_token_ids for probe in probes.counting(tokens)} == {tokens}
     repeating = probes.repeating(tokens)
     assert set(repeating.asked.logit_bias) == set(tokens)
