@@ -29,6 +29,8 @@ class SimulatedServer:
     change: Callable[[Parameters], Parameters] = lambda parameters: parameters
     seed_of: Callable[[int | None, bool], int | None] = lambda seed, _: seed
     counts: list[int] = field(default_factory=list)
+    tops: int = 0
+    """How many of the likeliest tokens come with an answer for which no others are named."""
     crowd: bool = False
     """Whether a request that comes is one of several at once."""
 
@@ -45,7 +47,7 @@ class SimulatedServer:
             self.random if seed is None else np.random.default_rng(seed + number)
             for number in range(body.get("n", 1))
         ]
-        wanted = body.get("logprob_token_ids") or ()
+        wanted = body.get("logprob_token_ids") or self.law.ids[: self.tops]
         if body["max_tokens"] == 1:
             samples = self._single(asked, generators[0], len(generators), wanted)
         else:
@@ -61,7 +63,7 @@ class SimulatedServer:
     ) -> list[Sample]:
         p = np.exp(processed(self.law, asked))
         places = generator.choice(len(p), size=n, p=p / p.sum())
-        known = ({token: self._log(token) for token in wanted},)
+        known = ({int(token): self._log(token) for token in wanted},)
         return [
             Sample((int(self.law.ids[place]),), (float(self.law.logprobs[place]),), known)
             for place in places

@@ -101,7 +101,7 @@ def test_a_limit_ends_the_answer(sampler: Sampler, evidence: Evidence, checking:
     law, client, prompt = sampler.position.law, sampler.client, sampler.position.prompt
     sums = np.cumsum(law.probabilities)
     stops = [int(token) for token in law.ids[: int(np.argmax(sums >= STOPPING)) + 1]]
-    stopping = float(sums[len(stops) - 1])
+    stopping = float(sums[len(stops) - 1]) * sampler.position.mass
     plain = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
     stopped = {
         **plain, "n": ANSWERS, "max_tokens": TOKENS, "stop_token_ids": stops, "ignore_eos": True,

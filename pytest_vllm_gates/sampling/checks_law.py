@@ -60,7 +60,8 @@ def processed(
         logits = _normalised(np.where(logits < kth - TIED, -np.inf, logits))
     if parameters.top_p < 1:
         order = np.argsort(-logits, kind="stable")
-        before = np.concatenate([[0.0], np.cumsum(np.exp(logits[order]))[:-1]])
+        sums = law.mass * np.cumsum(np.exp(logits[order]))
+        before = np.concatenate([[0.0], sums[:-1]])
         kept = np.zeros(len(logits), dtype=bool)
         kept[order] = before < parameters.top_p
         logits = _normalised(np.where(kept, logits, -np.inf))
@@ -73,7 +74,7 @@ def edges(law: Law, parameters: Parameters) -> set[int]:
     whole = processed(law, replace(parameters, top_p=1.0, top_k=0, min_p=0.0))
     order = np.argsort(-whole, kind="stable")
     if parameters.top_p < 1:
-        sums = np.cumsum(np.exp(whole[order]))
+        sums = law.mass * np.cumsum(np.exp(whole[order]))
         before = np.concatenate([[0.0], sums[:-1]])
         last = int(np.argmax(sums >= parameters.top_p - EDGE))
         tied = np.abs(whole - whole[order[last]]) < TIED

@@ -48,6 +48,8 @@ class Position:
     """Whether each draw is from this very law; else each brings its own along."""
     tells: bool
     """Whether the server returns the log-probabilities of any token, not of the likeliest alone."""
+    mass: float = 1.0
+    """The probability of the law's tokens where nothing is asked."""
 
     @property
     def window(self) -> tuple[int, ...]:
@@ -114,13 +116,15 @@ def _position(client: SamplingClient, prompt: tuple[int, ...]) -> Position:
     if law is not None:
         return Position(prompt, law, whole=True, exact=False, tells=True)
     tokens = set(client.likeliest(prompt))
-    law = Law.of(client.likeliest(prompt))
+    law = Law.of(client.likeliest(prompt), among_others=True)
     body = {"max_tokens": 1, "temperature": HOT, "n": 2 * SOME, "ignore_eos": True}
     drawn = [sample.tokens[0] for sample in client.complete(prompt, body) if sample.tokens]
     wanted = [*tokens, *(token for token in dict.fromkeys(drawn) if token not in tokens)][:SOME]
     scores = client.scores(prompt, wanted)
     tells = len(scores) == len(wanted)
-    return Position(prompt, Law.of(scores) if tells else law, whole=False, exact=False, tells=tells)
+    mass = Law.of(scores, among_others=True).mass if tells else law.mass
+    law = Law.of(scores) if tells else law
+    return Position(prompt, law, whole=False, exact=False, tells=tells, mass=mass)
 
 
 def _off(law: Law, samples: Sequence[Sample]) -> float:
@@ -147,7 +151,10 @@ class Sampler:
         """Draw single tokens with a probe's parameters until it is decided."""
         judged = Judged(probe, SequentialTest.between([*probe.instead], self.odds))
         n = FIRST
+        hidden = self._hidden(probe)
         while not judged.test.decided and judged.test.draws < self._most:
+            if hidden and hidden >= set(judged.test.undecided):
+                return judged
             judged.request = self._body(probe, n)
             try:
                 samples = self.client.complete(self.position.prompt, judged.request)
@@ -166,6 +173,15 @@ class Sampler:
             self._count(judged, samples)
             n = min(2 * n, MOST_AT_ONCE)
         return judged
+
+    def _hidden(self, probe: SamplingProbe) -> set[str]:
+        """Return the alternatives that do not show on the tokens the server tells of."""
+        due = processed(self.position.law, probe.asked)
+        return {
+            name
+            for name, other in probe.instead.items()
+            if np.array_equal(due, processed(self.position.law, other))
+        }
 
     def _body(self, probe: SamplingProbe, n: int) -> dict[str, Any]:
         body = {"max_tokens": 1, "ignore_eos": True, "n": n, "seed": None}
@@ -201,7 +217,7 @@ class Sampler:
             wanted = set(window or self.position.window)
             return Law.of({token: log for token, log in known.items() if token in wanted})
         top = sorted(known, key=known.__getitem__, reverse=True)[: len(self.position.law.ids)]
-        return Law.of({token: known[token] for token in top})
+        return Law.of({token: known[token] for token in top}, among_others=True)
 
     def window(self) -> tuple[int, ...]:
         """Return the few tokens among which penalties show soonest."""

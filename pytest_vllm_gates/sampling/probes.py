@@ -76,7 +76,7 @@ def _top_p(law: Law) -> SamplingProbe | None:
     if not clear.any():
         return None
     place = int(np.argmin(np.where(clear, np.abs(sums - TARGET), np.inf)))
-    value = float(sums[place] - p[place] / 2)
+    value = law.mass * float(sums[place] - p[place] / 2)
     near = {f"top_p is {v:.3f}": Parameters(top_p=v) for v in (value - NEAR, value + NEAR) if v > 0}
     return _cut(law, "top_p", Parameters(top_p=value), near)
 

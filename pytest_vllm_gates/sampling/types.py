@@ -59,16 +59,21 @@ class Law:
 
     ids: NDArray[np.int64]
     logprobs: Logs
+    mass: float = 1.0
+    """The probability that all these tokens have together where others may be drawn, too."""
 
     @staticmethod
-    def of(known: Mapping[int, float]) -> Law:
+    def of(known: Mapping[int, float], *, among_others: bool = False) -> Law:
         """Return the law of tokens by their log-probabilities, likeliest first, made to add up.
 
         Conditional on the token being one of these, this is exact whatever the others weigh.
+        `among_others`: others may be drawn, and a top_p counts them.
         """
         ids = np.array(sorted(known, key=lambda token: (-known[token], token)), dtype=np.int64)
         logs = np.array([known[int(token)] for token in ids], dtype=np.float64)
-        return Law(ids, logs - np.logaddexp.reduce(logs))
+        total = np.logaddexp.reduce(logs)
+        mass = min(float(np.exp(total)), 1.0) if among_others else 1.0
+        return Law(ids, logs - total, mass)
 
     @property
     def probabilities(self) -> NDArray[np.float64]:

@@ -33,6 +33,14 @@ def test_top_p_keeps_the_token_that_reaches_it(top_p: float, kept: int) -> None:
     assert sum(p > 0 for p in drawn(top_p=top_p)) == kept
 
 
+def test_top_p_counts_those_that_are_not_told_of() -> None:
+    half = Law.of({10: math.log(0.2), 11: math.log(0.15), 12: math.log(0.15)}, among_others=True)
+    assert half.mass == pytest.approx(0.5)
+    logs = processed(half, Parameters(top_p=0.3))
+    assert list(np.exp(logs)) == pytest.approx([0.2 / 0.35, 0.15 / 0.35, 0])
+    assert np.isfinite(processed(half, Parameters(top_p=0.9))).all()
+
+
 def test_top_k_keeps_the_likeliest() -> None:
     assert drawn(top_k=2) == pytest.approx([4 / 7, 3 / 7, 0, 0])
     assert drawn(top_k=4) == drawn(top_k=0)

@@ -14,7 +14,7 @@ from pytest_vllm_gates.sampling import checks, probes
 from pytest_vllm_gates.sampling.checks_odds import AuditOdds
 from pytest_vllm_gates.sampling.client import RefusedRequest
 from pytest_vllm_gates.sampling.measure import OFFSETS, SOME, Judged, Position, Sampler, find
-from pytest_vllm_gates.sampling.types import Law, Parameters, Sample
+from pytest_vllm_gates.sampling.types import Law, Parameters, Sample, SamplingProbe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,6 +96,27 @@ def test_a_law_that_moves_is_not_that_of_the_draws() -> None:
     (probe,) = (probe for probe in probes.shaping(LAW) if probe.name == "allowed_token_ids")
     assert judge.judge(probe).test.passes
     assert not judge.position.exact
+
+
+def test_with_the_likeliest_tokens_alone_a_cut_is_judged_by_all_probability() -> None:
+    known = {int(token): float(log) for token, log in zip(LAW.ids, LAW.logprobs, strict=True)}
+    law = Law.of({token: known[token] for token in range(20)}, among_others=True)
+    judge = sampler(Position((0,), law, whole=False, exact=False, tells=False, mass=law.mass))
+    judge.client.tops = 20  # type: ignore[attr-defined]
+    (probe,) = (probe for probe in probes.shaping(law) if probe.name == "top_p")
+    assert probe.asked.top_p < law.mass
+    assert judge.judge(probe).test.passes
+
+
+def test_what_does_not_show_on_the_likeliest_tokens_is_undecided_and_costs_little() -> None:
+    known = {int(token): float(log) for token, log in zip(LAW.ids, LAW.logprobs, strict=True)}
+    law = Law.of({token: known[token] for token in range(20)}, among_others=True)
+    judge = sampler(Position((0,), law, whole=False, exact=False, tells=False, mass=law.mass))
+    judge.client.tops = 20  # type: ignore[attr-defined]
+    probe = SamplingProbe("temperature", Parameters(), {"top_k is 50": Parameters(top_k=50)})
+    result = judge.judge(probe)
+    assert result.undecided is not None
+    assert result.test.draws == 0
 
 
 class Answering(SimulatedServer):
