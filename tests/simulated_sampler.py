@@ -47,7 +47,8 @@ class SimulatedServer:
             self.random if seed is None else np.random.default_rng(seed + number)
             for number in range(body.get("n", 1))
         ]
-        wanted = body.get("logprob_token_ids") or self.law.ids[: self.tops]
+        likeliest = [int(token) for token in self.law.ids[: self.tops]]
+        wanted = body.get("logprob_token_ids") or likeliest
         if body["max_tokens"] == 1:
             samples = self._single(asked, generators[0], len(generators), wanted)
         else:
@@ -63,7 +64,7 @@ class SimulatedServer:
     ) -> list[Sample]:
         p = np.exp(processed(self.law, asked))
         places = generator.choice(len(p), size=n, p=p / p.sum())
-        known = ({int(token): self._log(token) for token in wanted},)
+        known = ({token: self._log(token) for token in wanted},)
         return [
             Sample((int(self.law.ids[place]),), (float(self.law.logprobs[place]),), known)
             for place in places
