@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 EXACT_NATS = 1e-3
 """How far a draw's own log-probability may be from the law's for the law to be that of the draw."""
+ENOUGH = 5.0
+"""The information on the temperature, nats², from which on no better position is looked for."""
 LEAST_ENTROPY = 1.5
 """Nats. A law with less hardly has a choice."""
 FIRST, MOST_AT_ONCE = 128, 512
@@ -101,10 +103,19 @@ class Judged:
 
 
 def find(client: SamplingClient, texts: Iterable[str]) -> Position | None:
-    """Return the position of which one draw tells most; None where nothing is open anywhere."""
-    found = [_position(client, tuple(client.token_ids(text))) for text in texts]
-    broad = [position for position in found if position.law.entropy >= LEAST_ENTROPY]
-    best = max(broad, key=lambda position: position.law.information, default=None)
+    """Return the first position that tells enough, or that which tells most of the temperature.
+
+    None where nothing is open anywhere.
+    """
+    best: Position | None = None
+    for text in texts:
+        position = _position(client, tuple(client.token_ids(text)))
+        if position.law.entropy < LEAST_ENTROPY:
+            continue
+        if best is None or position.law.information > best.law.information:
+            best = position
+        if best.law.information >= ENOUGH:
+            break
     if best is None or not best.whole:
         return best
     body = {"max_tokens": 1, "temperature": 1, "n": FIRST // 2, "logprobs": 0}

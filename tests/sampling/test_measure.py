@@ -170,7 +170,11 @@ def test_what_too_few_draws_do_not_decide_is_told() -> None:
 class Vocabulary(SimulatedServer):
     """A server whose laws depend on the prompt."""
 
-    laws = ({0: 0.0, 1: -9.0}, dict.fromkeys(range(9), -1.0), {n: -0.5 * n for n in range(99)})
+    laws: tuple[dict[int, float], ...] = (
+        {0: 0.0, 1: -9.0},
+        dict.fromkeys(range(9), -1.0),
+        {n: -0.5 * n for n in range(99)},
+    )
 
     def __init__(self) -> None:
         super().__init__(LAW, np.random.default_rng(3))
@@ -192,6 +196,14 @@ def test_the_prompt_is_taken_of_which_a_draw_tells_most() -> None:
     assert position is not None
     assert position.prompt == (2,)
     assert position.exact
+
+
+def test_no_other_prompt_is_tried_once_one_tells_enough() -> None:
+    server = Vocabulary()
+    server.laws = (dict(enumerate([0.0, *[-5.0 - n / 50 for n in range(300)]])),)
+    position = find(server, ["0", "no prompt"])  # type: ignore[arg-type]
+    assert position is not None
+    assert position.law.information > 5
 
 
 def test_where_nothing_is_open_there_is_no_position() -> None:
