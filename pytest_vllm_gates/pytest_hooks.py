@@ -16,6 +16,7 @@ from pytest_vllm_gates.fixtures import (
     load,
     long_context,
     prompts,
+    sampling,
     throughput,
 )
 from pytest_vllm_gates.options import spelling
@@ -49,7 +50,8 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.TESTPATHS,
 )
 FIXTURES = (
-    common, prompts, checking, captured, conversations, long_context, load, throughput,
+    common, prompts, checking, captured, conversations, long_context, load, sampling,
+    throughput,
 )  # fmt: skip
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")

@@ -184,7 +184,7 @@ def _refuse_routes(incident_folder: IncidentFolder) -> None:
 
 
 # The fixtures in which gates keep what one test has measured for all of them.
-SHARED = {"walks", "treatments", "climbs", "loads"}
+SHARED = {"walks", "treatments", "climbs", "loads", "positions"}
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ class Exchange:
     @property
     def endless(self) -> bool:
         """Whether the answer is made to go on and on: it passes byte by byte, as it comes."""
-        return bool(self.body.get("ignore_eos")) and self.body["max_tokens"] > LONGEST_TOKENS
+        return bool(self.body.get("ignore_eos")) and self.body.get("max_tokens", 0) > LONGEST_TOKENS
 
     @property
     def choices(self) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,318 @@
+"""Finds a prompt after which much may follow, and draws what follows until a probe is decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import numpy as np
+
+from pytest_vllm_gates.sampling import probes
+from pytest_vllm_gates.sampling.checks import count_fault
+from pytest_vllm_gates.sampling.checks_law import NOTHING, Seen, edges, processed
+from pytest_vllm_gates.sampling.checks_odds import SequentialTest
+from pytest_vllm_gates.sampling.client import RefusedRequest, told
+from pytest_vllm_gates.sampling.types import Law, Parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_vllm_gates.sampling.checks_odds import AuditOdds
+    from pytest_vllm_gates.sampling.client import SamplingClient
+    from pytest_vllm_gates.sampling.types import Logs, Sample, SamplingProbe
+
+EXACT_NATS = 1e-3
+"""How far a draw's own log-probability may be from the law's for the law to be that of the draw."""
+ENOUGH = 5.0
+"""The information on the temperature, nats², from which on no better position is looked for."""
+LEAST_ENTROPY = 1.5
+"""Nats. A law with less hardly has a choice."""
+FIRST, MOST_AT_ONCE = 128, 512
+"""Draws of the first request for a probe, and of the largest."""
+SOME = 64
+"""Tokens by which a vocabulary is judged that is too large to be read."""
+HOT = 2.0
+OFFSETS = np.arange(-20.0, 120.0, 4.0)
+"""What the constant of a position's logits may be, in nats: the largest logit of a model."""
+ANSWERS, ANSWER_TOKENS = 16, 8
+
+
+@dataclass(frozen=True)
+class Position:
+    """A prompt and the law of its next token."""
+
+    prompt: tuple[int, ...]
+    law: Law
+    whole: bool
+    """Whether the law is that of the whole vocabulary."""
+    exact: bool
+    """Whether each draw is from this very law; else each brings its own along."""
+    tells: bool
+    """Whether the server returns the log-probabilities of any token, not of the likeliest alone."""
+    mass: float = 1.0
+    """The probability of the law's tokens where nothing is asked."""
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """The tokens that are asked for where not all of them can be followed."""
+        tokens = tuple(int(token) for token in self.law.ids)
+        if self.exact or not self.tells:
+            return ()
+        if len(tokens) <= SOME:
+            return tokens
+        half = SOME // 2
+        return tokens[:half] + tokens[half :: -(-(len(tokens) - half) // half)]
+
+
+@dataclass
+class Judged:
+    """A probe and what came of it."""
+
+    probe: SamplingProbe
+    test: SequentialTest
+    request: Mapping[str, Any] = field(default_factory=dict)
+    refused: str = ""
+    """The server's answer where it refuses the parameter."""
+    broken: str = ""
+    """Why there is no answer that could be judged."""
+
+    stray: int | None = None
+    """A token that the parameters which frame the probe leave out: they do not work."""
+
+    @property
+    def undecided(self) -> str | None:
+        """Which alternatives are left, as a sentence; None where the probe is decided."""
+        if self.refused or self.broken or self.test.decided:
+            return None
+        if self.stray is not None:
+            bound = "logit_bias" if self.probe.asked.logit_bias else "allowed_token_ids"
+            return f"{self.probe.name}: token {self.stray} is drawn, which {bound} leaves out"
+        left = ", ".join(self.test.undecided)
+        return f"{self.probe.name}: {self.test.draws} tokens do not exclude that {left}"
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return what was measured, as JSON."""
+        ratios = {name: round(max(self.test.ratio(name), -999.0), 1) for name in self.test.instead}
+        return {
+            "asked": self.probe.asked.told(self.probe.name),
+            "draws": self.test.draws,
+            "nats": ratios,
+            "refused": self.refused,
+        }
+
+
+def find(client: SamplingClient, texts: Iterable[str]) -> Position | None:
+    """Return the first position that tells enough, or that which tells most of the temperature.
+
+    None where nothing is open anywhere.
+    """
+    best: Position | None = None
+    for text in texts:
+        position = _position(client, tuple(client.token_ids(text)))
+        if position.law.entropy < LEAST_ENTROPY:
+            continue
+        if best is None or position.law.information > best.law.information:
+            best = position
+        if best.law.information >= ENOUGH:
+            break
+    if best is None or not best.whole:
+        return best
+    body = {"max_tokens": 1, "temperature": 1, "n": FIRST // 2, "logprobs": 0}
+    return replace(best, exact=_off(best.law, client.complete(best.prompt, body)) <= EXACT_NATS)
+
+
+def _position(client: SamplingClient, prompt: tuple[int, ...]) -> Position:
+    law = client.vocabulary(prompt)
+    if law is not None:
+        return Position(prompt, law, whole=True, exact=False, tells=True)
+    tokens = set(client.likeliest(prompt))
+    law = Law.of(client.likeliest(prompt), among_others=True)
+    body = {"max_tokens": 1, "temperature": HOT, "n": 2 * SOME, "ignore_eos": True}
+    drawn = [sample.tokens[0] for sample in client.complete(prompt, body) if sample.tokens]
+    wanted = [*tokens, *(token for token in dict.fromkeys(drawn) if token not in tokens)][:SOME]
+    scores = client.scores(prompt, wanted)
+    tells = len(scores) == len(wanted)
+    mass = Law.of(scores, among_others=True).mass if tells else law.mass
+    law = Law.of(scores) if tells else law
+    return Position(prompt, law, whole=False, exact=False, tells=tells, mass=mass)
+
+
+def _off(law: Law, samples: Sequence[Sample]) -> float:
+    """Return how far the draws' own log-probabilities are from the law's at the worst, in nats."""
+    places = law.places
+    return max(
+        abs(sample.logprobs[0] - float(law.logprobs[places[sample.tokens[0]]]))
+        for sample in samples
+    )
+
+
+class Sampler:
+    """Judges probes at one position until each is decided or its draws are spent."""
+
+    def __init__(
+        self, client: SamplingClient, position: Position, odds: AuditOdds, most_draws: int
+    ) -> None:
+        self.client = client
+        self.position = position
+        self.odds = odds
+        self._most = most_draws
+
+    def judge(self, probe: SamplingProbe) -> Judged:
+        """Draw single tokens with a probe's parameters until it is decided."""
+        judged = Judged(probe, SequentialTest.between([*probe.instead], self.odds))
+        n = FIRST
+        hidden = self._hidden(probe)
+        while not judged.test.decided and judged.test.draws < self._most:
+            if hidden and hidden >= set(judged.test.undecided):
+                return judged
+            judged.request = self._body(probe, n)
+            try:
+                samples = self.client.complete(self.position.prompt, judged.request)
+            except RefusedRequest as refusal:
+                judged.refused = str(refusal)
+                return judged
+            except httpx.HTTPError as error:
+                judged.broken = f"{type(error).__name__}: {error}"
+                return judged
+            judged.broken = count_fault(samples, n) or ""
+            if judged.broken:
+                return judged
+            if self.position.exact and _off(self.position.law, samples) > EXACT_NATS:
+                self.position = replace(self.position, exact=False)
+                return self.judge(probe)
+            self._count(judged, samples)
+            n = min(2 * n, MOST_AT_ONCE)
+        return judged
+
+    def _hidden(self, probe: SamplingProbe) -> set[str]:
+        """Return the alternatives that do not show on the tokens the server tells of."""
+        due = processed(self.position.law, probe.asked)
+        return {
+            name
+            for name, other in probe.instead.items()
+            if np.array_equal(due, processed(self.position.law, other))
+        }
+
+    def _body(self, probe: SamplingProbe, n: int) -> dict[str, Any]:
+        body = {"max_tokens": 1, "ignore_eos": True, "n": n, "seed": None}
+        body |= probe.asked.body() | dict(probe.sent)
+        if self.position.exact:
+            return body | {"logprobs": 0}
+        if not self.position.tells:
+            return body | {"logprobs": len(self.position.law.ids)}
+        window = list(self.position.window)
+        return {"allowed_token_ids": window, **body, **told(window)}
+
+    def _count(self, judged: Judged, samples: Sequence[Sample]) -> None:
+        test, probe = judged.test, judged.probe
+        if self.position.exact:
+            law = self.position.law
+            places = [law.places[sample.tokens[0]] for sample in samples]
+            test.add(
+                [sample.tokens[0] for sample in samples],
+                processed(law, probe.asked)[places],
+                {name: processed(law, other)[places] for name, other in probe.instead.items()},
+            )
+            return
+        for sample in samples:
+            law = self._law_of(sample, 0)
+            token = sample.tokens[0]
+            if token in law.places and token not in edges(law, probe.asked):
+                _add(judged, law, token, NOTHING)
+
+    def _law_of(self, sample: Sample, step: int, window: Sequence[int] = ()) -> Law:
+        """Return the law of one draw: of the tokens asked for, or of the likeliest."""
+        known = sample.known[step]
+        if self.position.tells:
+            wanted = set(window or self.position.window)
+            return Law.of({token: log for token, log in known.items() if token in wanted})
+        top = sorted(known, key=known.__getitem__, reverse=True)[: len(self.position.law.ids)]
+        return Law.of({token: known[token] for token in top}, among_others=True)
+
+    def window(self) -> tuple[int, ...]:
+        """Return the few tokens among which penalties show soonest."""
+        return max(probes.windows(self.position.law), key=self._told_of_penalties)
+
+    def _told_of_penalties(self, tokens: tuple[int, ...]) -> float:
+        """Return what an answer among these tokens tells of the penalty that shows least, nats."""
+        body = Parameters(allowed_token_ids=tokens).body() | told(tokens)
+        body |= {"max_tokens": ANSWER_TOKENS, "ignore_eos": True, "n": ANSWERS, "seed": None}
+        try:
+            samples = self.client.complete(self.position.prompt, body)
+        except RefusedRequest:
+            return 0.0
+        return min(
+            float(np.mean([self._apart(probe, tokens, sample) for sample in samples]))
+            for probe in probes.counting(tokens)
+        )
+
+    def _apart(self, probe: SamplingProbe, tokens: tuple[int, ...], sample: Sample) -> float:
+        """Return how far apart a probe and its nearest alternative are in an answer, in nats."""
+        nats = dict.fromkeys(probe.instead, 0.0)
+        for step in range(len(sample.tokens)):
+            law = self._law_of(sample, step, tokens)
+            seen = Seen((), sample.tokens[:step])
+            due = processed(law, probe.asked, seen)
+            left = np.isfinite(due)
+            for name, other in probe.instead.items():
+                ratio = due[left] - processed(law, other, seen)[left]
+                nats[name] += float(np.exp(due[left]) @ ratio)
+        return min(nats.values())
+
+    def judge_steps(
+        self,
+        probe: SamplingProbe,
+        tokens: tuple[int, ...],
+        *,
+        repeated: Sequence[int] = (),
+        offsets: Logs | None = None,
+    ) -> Judged:
+        """Draw answers of several tokens among `tokens`, for what depends on the tokens before.
+
+        `repeated` is added to the prompt. `offsets` are those the logits may have.
+        """
+        columns = 1 if offsets is None else len(offsets)
+        judged = Judged(probe, SequentialTest.between([*probe.instead], self.odds, columns))
+        prompt = [*self.position.prompt, *repeated]
+        drawn = 0
+        while not judged.test.decided and drawn < self._most:
+            judged.request = {
+                "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "n": ANSWERS, "seed": None,
+                **probe.asked.body(), **dict(probe.sent), **told(tokens),
+            }  # fmt: skip
+            try:
+                samples = self.client.complete(prompt, judged.request)
+            except RefusedRequest as refusal:
+                judged.refused = str(refusal)
+                return judged
+            except httpx.HTTPError as error:
+                judged.broken = f"{type(error).__name__}: {error}"
+                return judged
+            judged.broken = count_fault(samples, ANSWERS) or ""
+            if judged.broken:
+                return judged
+            drawn += sum(len(sample.tokens) for sample in samples)
+            for sample in samples:
+                for step, token in enumerate(sample.tokens):
+                    law = self._law_of(sample, step, tokens)
+                    if token not in law.places and self.position.tells:
+                        judged.stray = token
+                        return judged
+                    if token in law.places:
+                        seen = Seen(prompt, sample.tokens[:step])
+                        _add(judged, law, token, seen, offsets)
+        return judged
+
+
+def _add(judged: Judged, law: Law, token: int, seen: Seen, offsets: Logs | None = None) -> None:
+    """Count one draw by a law of its own."""
+    place = law.places[token]
+    offset = 0.0 if offsets is None else offsets[:, np.newaxis]
+
+    def log(parameters: Parameters) -> Logs:
+        return np.reshape(processed(law, parameters, seen, offset)[..., place], (1, -1))
+
+    probe = judged.probe
+    instead = {name: log(parameters) for name, parameters in probe.instead.items()}
+    judged.test.add([token], log(probe.asked), instead)

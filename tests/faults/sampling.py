@@ -1,0 +1,112 @@
+"""Gateways that drop or change a sampling parameter: the sampling gate fails and names it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from faults.fault import Faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faults.exchange import Exchange
+
+FAULTS = Faults("sampling")
+
+TOGETHER_S = 0.1
+COLD, TOP_K = 0.9, 50
+
+
+@FAULTS.add("request", says="as if temperature is 0.9")
+def draws_too_cold(exchange: Exchange) -> None:
+    """A default of the gateway takes the place of a temperature of 1."""
+    if exchange.body.get("temperature") == 1:
+        exchange.body["temperature"] = COLD
+
+
+@FAULTS.add("request", says="it looks as if top_p is ignored")
+def drops_top_p(exchange: Exchange) -> None:
+    """The gateway does not know the field."""
+    exchange.body.pop("top_p", None)
+
+
+@FAULTS.add("request", says="as if top_k is 50")
+def cuts_at_fifty(exchange: Exchange) -> None:
+    """A default of transformers (`top_k = 50`) where nobody asked for a cut."""
+    if exchange.body.get("top_k") == 0:
+        exchange.body["top_k"] = TOP_K
+
+
+def dropping(name: str, says: str) -> Callable[[Exchange], None]:
+    """Return the fault of a gateway that does not know a field."""
+
+    def change(exchange: Exchange) -> None:
+        exchange.body.pop(name, None)
+
+    change.__name__ = f"drops_{name}"
+    change.__doc__ = f"The gateway does not know {name}."
+    return FAULTS.add("request", says=says)(change)
+
+
+for _name in (
+    "temperature", "top_k", "min_p", "logit_bias", "allowed_token_ids", "presence_penalty",
+    "frequency_penalty", "repetition_penalty",
+):  # fmt: skip
+    dropping(_name, f"{_name} is ignored")
+dropping("seed", "seed: the answers are drawn anew")
+dropping("stop_token_ids", "stop_token_ids: ")
+dropping("min_tokens", "min_tokens 4: ")
+dropping("thinking_token_budget", "tokens of reasoning, as without it: it is ignored")
+
+
+@FAULTS.add("request", says="top_p is 0.")
+def cuts_lower(exchange: Exchange) -> None:
+    """top_p is rounded up by a twentieth."""
+    if 0 < exchange.body.get("top_p", 1) < 1:
+        exchange.body["top_p"] += 0.05
+
+
+@FAULTS.add("request", says="max_completion_tokens 3: answers have 5 tokens")
+def counts_two_more(exchange: Exchange) -> None:
+    """The limit of a chat is off by two."""
+    if "max_completion_tokens" in exchange.body:
+        exchange.body["max_completion_tokens"] += 2
+
+
+@FAULTS.add("request", says="seed: the answers are always the same")
+def has_one_seed(exchange: Exchange) -> None:
+    """Every request that is sampled gets the seed of the gateway."""
+    if exchange.body.get("temperature"):
+        exchange.body["seed"] = 7
+
+
+class Crowd:
+    """How many requests are there at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._here = 0
+
+    def joined(self) -> bool:
+        """Return whether somebody else comes within a moment."""
+        with self._lock:
+            self._here += 1
+        time.sleep(TOGETHER_S)
+        with self._lock:
+            others = self._here > 1
+        time.sleep(TOGETHER_S)
+        with self._lock:
+            self._here -= 1
+        return others
+
+
+CROWD = Crowd()
+
+
+@FAULTS.add("request", says="seed: the answers are drawn anew")
+def shares_a_seed_in_a_batch(exchange: Exchange) -> None:
+    """The generator is the batch's: all who come at the same time have one seed."""
+    if exchange.body.get("seed") is not None and CROWD.joined():
+        exchange.body["seed"] = 7

@@ -1,0 +1,47 @@
+"""A gateway that drops or changes a sampling parameter turns exactly the sampling gate red."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sweeps import named, sweep
+
+from faults import sampling
+from faults.conversations import SHORT
+from faults.proxy import Proxy
+
+if TYPE_CHECKING:
+    from faults.conftest import Run
+    from faults.exchange import Exchange
+    from faults.fault import Fault
+    from faults.upstream import Upstream
+
+pytestmark = pytest.mark.real
+
+# Other gates ask greedily, where none of these has an effect; one of them is run beside.
+GATES = ("-m", "boot or sampling or reasoning")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    sweep(sampling.FAULTS.all, lambda fault: fault.name, named("draws_too_cold")),
+)
+def test_turns_the_sampling_gate_red(fault: Fault, upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
+        judged_run = run("--base-url", proxy.base_url, *SHORT, *GATES)
+    assert judged_run.gates("FAIL") == fault.gates, judged_run.complaints
+    assert any(fault.says in reason for reason in judged_run.reasons()), judged_run.complaints
+    assert judged_run.verdict["promotion"] == "REJECT"
+    assert judged_run.status == 1
+
+
+@pytest.mark.slow
+def test_a_parameter_that_is_refused_is_no_fault(upstream: Upstream, run: Run) -> None:
+    def refuse(exchange: Exchange) -> None:
+        if exchange.body.get("min_p"):
+            exchange.body["min_p"] = 2.0  # vLLM answers with 400
+
+    with Proxy(upstream, request=refuse) as proxy:
+        judged_run = run("--base-url", proxy.base_url, *SHORT, "-m", "boot or sampling")
+    assert judged_run.gates("PASS") == {"boot", "sampling"}, judged_run.complaints
