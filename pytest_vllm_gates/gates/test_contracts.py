@@ -6,15 +6,24 @@ fires, a client that reads a field which is no longer there or takes one error f
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.contracts import checks, shapes
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.contracts import checks, checks_counts, counted, shapes
 from pytest_vllm_gates.contracts.client import ContractClient
 from pytest_vllm_gates.contracts.types import load
 from pytest_vllm_gates.goldens import CorruptGolden
-from pytest_vllm_gates.outcomes import Blocked, Case, Finding, MissingGolden, NotApplicable
+from pytest_vllm_gates.outcomes import (
+    Blocked,
+    Case,
+    Finding,
+    Inconclusive,
+    MissingGolden,
+    NotApplicable,
+)
 from pytest_vllm_gates.robustness.sampling_effects import measure_effects, missing_effects
 
 if TYPE_CHECKING:
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.contracts
@@ -121,6 +131,42 @@ def test_metrics_keep_their_names(
 ) -> None:
     impact = "dashboards and alerts show nothing, or something else, where these metrics were"
     check_contracts(shapes.METRICS, shapes.metrics(observed.metrics or {}, plan), impact)
+
+
+def test_metrics_count_what_was_sent(
+    *,
+    server: Endpoint,
+    launch: Launch,
+    family: Family,
+    trivial: Conversation,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    context = http.context(server, family.context.planned)
+    traffic = counted.measure(server, trivial.body(family), context)
+    evidence["rises"] = {series.shown: traffic.rise(series) for series in sorted(traffic.after)}
+    evidence["requests"] = {request.name: asdict(request) for request in traffic.requests}
+    cases = {request.name: Case(request.name, {}, request.body) for request in traffic.requests}
+    cases |= {series.shown: Case(series.shown, {"metric": series.name}) for series in traffic.after}
+    misread = [
+        Finding(cases[request.name], sentence)
+        for request, sentence in checks_counts.misread(traffic.requests)
+    ]
+    wrong = [
+        Finding(cases[series.shown], sentence)
+        for check in (checks_counts.miscounted, checks_counts.mistimed, checks_counts.uncached)
+        for series, sentence in check(traffic)
+    ]
+    if wrong and not misread and not launch.owned:
+        raise Inconclusive(
+            f"{wrong[0].says}; others may use this server, or its metrics be those of one "
+            "replica among several"
+        )
+    checking(
+        [*misread, *wrong],
+        [*cases.values()],
+        "dashboards, alerts and bills count something else than what was served",
+    )
 
 
 def test_answers_keep_their_fields(
