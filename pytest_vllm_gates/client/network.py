@@ -45,8 +45,9 @@ class BoundedStream(httpcore.NetworkStream):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has come; raises `LimitExceeded` or `Interrupted` beside httpcore's own."""
         CONNECTIONS.check()
-        self._connection.settimeout(self._budget.timeout(timeout))
+        wait_s = self._budget.timeout(timeout)
         try:
+            self._connection.settimeout(wait_s)  # fails where another thread closed it
             data = self._connection.recv(max_bytes)
         except TimeoutError as error:
             # The shorter of two times is over: the budget's raises under its own name.

@@ -30,21 +30,26 @@ class InterruptHandler:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._first: float | None = None
-        self._before: Any = None
+        self.removed = False
 
     def install(self) -> None:
         """Take Python's own handler's place; another program's handler stays."""
         if connections := _connections():
             connections.begin()
-        ours = threading.current_thread() is threading.main_thread()
-        if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = signal.signal(signal.SIGINT, self._interrupted)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        current = signal.getsignal(signal.SIGINT)
+        if current is signal.default_int_handler or _is_of_an_ended_run(current):
+            signal.signal(signal.SIGINT, self._interrupted)
 
     def remove(self) -> None:
-        """Put Python's own handler back."""
-        if self._before is not None and signal.getsignal(signal.SIGINT) == self._interrupted:
-            signal.signal(signal.SIGINT, self._before)
-        self._before = None
+        """Put Python's own handler back, unless the run was interrupted.
+
+        Then pytest is about to end, and one more Ctrl-C would show where it is.
+        """
+        self.removed = True
+        if self._first is None and signal.getsignal(signal.SIGINT) == self._interrupted:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if connections := _connections():
             connections.begin()
 
@@ -57,6 +62,11 @@ class InterruptHandler:
         if connections := _connections():
             connections.end()
         signal.default_int_handler(number, frame)
+
+
+def _is_of_an_ended_run(handler: object) -> bool:
+    owner = getattr(handler, "__self__", None)
+    return isinstance(owner, InterruptHandler) and owner.removed
 
 
 def _connections() -> Connections | None:

@@ -144,7 +144,7 @@ def test_servers_log_has_none(secrets: list[Planted], tmp_path: Path) -> None:
     with log.open("wb") as file:
         # The guard ends its command when this pipe closes: it stays open until then.
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, "5", "cat", str(tmp_path / "said")],
+            [sys.executable, "-I", "-S", guard.__file__, "5", "-1", "cat", str(tmp_path / "said")],
             stdin=subprocess.PIPE, stdout=file,
         )  # fmt: skip
         assert process.wait(60) == 0
