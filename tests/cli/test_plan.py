@@ -27,9 +27,19 @@ PRINTED = {
     "gemma-4": (1_290_555, 315.08),
     "glm-4.7": (699_008, 170.66),
     "glm-4.7-flash": (466_032, 113.78),
+    "kimi-k2": (466_032, 113.78),
+    "llama-3": (699_008, 170.66),
+    "llama-4": (524_288, 128.0),
+    "minimax-m2": (699_008, 170.66),
+    "mistral": (677_825, 165.48),
+    "nemotron-3": (1_864_135, 455.11),
+    "phi-4": (677_825, 165.48),
     "qwen3.5": (1_315_779, 321.24),
     "qwen3.5-moe": (1_315_779, 321.24),
 }
+
+# Served as the family's file says.
+SERVED = {"nemotron-3": ["--no-enable-prefix-caching"]}
 
 Capture = pytest.CaptureFixture[str]
 
@@ -53,7 +63,7 @@ def test_plan_of_a_shipped_checkpoint_is_exact_to_the_token(name: str, capsys: C
     tokens, concurrency = PRINTED[name]
     plan = as_json(
         capsys, "--config", str(CHECKPOINTS / name), "--device", "cpu",
-        "--max-model-len", "4096", "--kv-memory", "1GiB",
+        "--max-model-len", "4096", "--kv-memory", "1GiB", *SERVED.get(name, []),
     )  # fmt: skip
     assert plan["tokens"] == tokens
     assert round(plan["max_concurrency"], 2) == concurrency
