@@ -15,6 +15,7 @@ from pytest_vllm_gates.fixtures import (
     conversations,
     load,
     long_context,
+    numerics,
     prompts,
     sampling,
     throughput,
@@ -50,7 +51,7 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.TESTPATHS,
 )
 FIXTURES = (
-    common, prompts, checking, captured, conversations, long_context, load, sampling,
+    common, prompts, checking, captured, conversations, long_context, load, numerics, sampling,
     throughput,
 )  # fmt: skip
 # With these pytest shows something and runs no test.

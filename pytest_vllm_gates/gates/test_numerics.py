@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.numerics import checks_paired, trusted_golden
 from pytest_vllm_gates.numerics.checks import output_distance, prompt_distance, written
+from pytest_vllm_gates.numerics.checks_paired import LEAST_TEXTS, Equivalence
+from pytest_vllm_gates.numerics.checks_resemblance import resemblance
 from pytest_vllm_gates.numerics.client import compute, is_small, served_scores, weights_sha256
 from pytest_vllm_gates.numerics.types import ReferenceScores
-from pytest_vllm_gates.outcomes import MissingGolden
+from pytest_vllm_gates.outcomes import Inconclusive, MissingGolden, NotApplicable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.numerics.checks import Distance, Tolerance
+    from pytest_vllm_gates.numerics.checks_paired import Comparison
+    from pytest_vllm_gates.numerics.forced_types import ForcedRun
     from pytest_vllm_gates.numerics.types import Scores
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer as Renderer
     from pytest_vllm_gates.session.golden_files import Goldens
@@ -39,6 +44,7 @@ LONG_OUTPUT_TOKENS = 4
 OUTPUT_TOKENS = 16
 BATCH = 8
 GOLDEN = "numerics"
+TRUSTED = "trusted-run"
 
 
 @pytest.fixture(scope="session")
@@ -149,6 +155,95 @@ def test_output_in_a_batch_is_scored_as_by_the_reference(
         for i, (name, scores) in enumerate(zip(batch, continuations, strict=True))
     }
     check_distances(distances, tolerance, evidence)
+
+
+def test_scores_are_those_of_the_trusted_run(
+    *,
+    request: pytest.FixtureRequest,
+    subject: Subject,
+    golden: Goldens,
+    interpreter: Path | None,
+    overlay: Path | None,
+    evidence: Evidence,
+) -> None:
+    text = None if golden.recording else golden.recorded(TRUSTED)
+    if text is None and not (golden.recording or golden.shows):
+        raise NotApplicable(
+            "no trusted run to compare with; name the lane that you trust with --against, or "
+            f"record one there: {golden.command}"
+        )
+    now: ForcedRun = request.getfixturevalue("forced_run")
+    if golden.recording:
+        golden.record(TRUSTED, trusted_golden.written(subject.family.title, now))
+        return
+    if text is None:
+        golden.show(TRUSTED, trusted_golden.written(subject.family.title, now))
+        raise NotApplicable("scored for the lane that is compared with this one")
+    try:
+        trusted = trusted_golden.parsed(text)
+    except ValueError as error:
+        pytest.fail(f"the golden {TRUSTED!r} cannot be read: {error}", pytrace=False)
+    if why := incomparable(trusted, now):
+        raise NotApplicable(f"{why}; record a trusted run of this: {golden.command}")
+    comparisons = checks_paired.compare(trusted, now)
+    if (
+        any(comparison.answer is Equivalence.UNKNOWN for comparison in comparisons)
+        and interpreter
+        and is_small(subject.checkpoint)
+    ):
+        rounding = roundings(trusted, subject, interpreter, overlay)
+        comparisons = checks_paired.compare(trusted, now, rounding)
+    evidence["tokens"], evidence["builds"] = now.tokens, [trusted.build, now.build]
+    evidence["comparisons"] = [comparison.as_evidence() for comparison in comparisons]
+    conclude(trusted, now, comparisons)
+
+
+def incomparable(trusted: ForcedRun, now: ForcedRun) -> str | None:
+    """Return why two runs say nothing of each other, None where they do."""
+    if "unknown" not in (trusted.weights, now.weights) and trusted.weights != now.weights:
+        return "the trusted run is of other weights"
+    if flags := "; ".join(checks_paired.other_flags(trusted, now)):
+        return f"it is declared that something else is computed ({flags})"
+    if len(checks_paired.paired(trusted, now)) < LEAST_TEXTS:
+        return "the tokenizer makes other tokens of the texts than in the trusted run"
+    return None
+
+
+def roundings(
+    trusted: ForcedRun, subject: Subject, interpreter: Path, overlay: Path | None
+) -> dict[str, float]:
+    """Return by text how far the trusted run is from fp32, in nats."""
+    prompts = {text.name: (text.ids, 1) for text in trusted.texts}
+    exact = compute(subject.checkpoint, interpreter, overlay, prompts).cases
+    return {
+        text.name: checks_paired.distance(text.alone, exact[text.name].prompt_logprobs)
+        for text in trusted.texts
+    }
+
+
+def conclude(trusted: ForcedRun, now: ForcedRun, comparisons: Sequence[Comparison]) -> None:
+    """End with what the comparisons come to, in words."""
+    different = [each for each in comparisons if each.answer is Equivalence.DIFFERENT]
+    said = [
+        f"{each.phase}: {each.nats:.4f} nats apart over {each.tokens} tokens of {each.texts} "
+        f"texts, {each.harmless_nats:.4f} by company alone (odds of equal servers {each.odds:.0e})"
+        for each in different
+    ]
+    assert not different, (
+        "the server computes something else than the trusted run\n"
+        + "\n".join(said)
+        + "\nit looks like this: "
+        + resemblance(trusted, now, comparisons)
+        + f"\ntrusted: vLLM {trusted.build} on {trusted.machine}; now: vLLM {now.build} on "
+        f"{now.machine}"
+    )
+    unknown = [each for each in comparisons if each.answer is Equivalence.UNKNOWN]
+    if unknown:
+        raise Inconclusive(
+            "; ".join(f"{each.phase}: {each.nats:.4f} nats apart" for each in unknown)
+            + f": vLLM {trusted.build} on {trusted.machine} and {now.build} on {now.machine} may "
+            "have other kernels that are as right; compare on one machine with --against"
+        )
 
 
 def continuation(server: Endpoint, case: Scores) -> Scores:

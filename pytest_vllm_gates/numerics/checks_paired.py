@@ -1,0 +1,202 @@
+"""Compares two runs token by token: equivalent, different, or cannot tell, at stated odds.
+
+The same tokens were forced through both, so that the log-probabilities of a token are a pair, and
+what the text itself makes of them drops out. Texts are the units: tokens of one text depend on each
+other. For each text, D is the mean absolute difference between the runs, and A is the same between
+the trusted run's scores alone and in company: what is harmless by its nature. The mean over the
+texts of log((D + floor) / (A + floor)) is held against the logarithm of a margin by Student's t.
+
+Twice: over all tokens, and over the nine tenths that are closest. A mixture of experts sends a
+token elsewhere now and then, in harmless company too; what those few tokens are apart by varies so
+much that it hides what the others are.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.numerics.forced_types import ForcedRun, ForcedText
+
+ALARM = 1e-6
+"""How often a run of all phases may call equal servers different."""
+MISS = 1e-3
+MARGIN = 2.0
+"""Apart by more than so many times what company alone does is not harmless."""
+FLOOR = 1e-4
+"""Nats; the recorded numbers are rounded to a tenth of it."""
+ROUNDINGS = math.sqrt(2)
+"""Two right kernels may be apart by the roundings of both."""
+CLOSEST = 0.9
+LEAST_TEXTS = 5
+LEAST_TOKENS = 8
+
+
+class Equivalence(StrEnum):
+    """What a comparison comes to."""
+
+    EQUIVALENT = "equivalent"
+    DIFFERENT = "different"
+    UNKNOWN = "cannot tell"
+
+
+class ForcedPhase(StrEnum):
+    """What of two runs is compared."""
+
+    ALONE = "alone"
+    TOGETHER = "in company"
+    ANSWER = "while answering"
+
+
+TESTS = 2 * len(ForcedPhase)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One phase of two runs."""
+
+    phase: ForcedPhase
+    answer: Equivalence
+    texts: int
+    tokens: int
+    nats: float
+    """The mean of D over the texts, of all tokens."""
+    harmless_nats: float
+    """The mean of A over the texts, of all tokens."""
+    odds: float
+    """How often equal servers are as far apart or farther; 1 where they are not."""
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def paired(trusted: ForcedRun, now: ForcedRun) -> list[tuple[ForcedText, ForcedText]]:
+    """Return the texts that both runs have with the same tokens."""
+    mine = {text.name: text for text in now.texts}
+    return [
+        (text, mine[text.name])
+        for text in trusted.texts
+        if text.name in mine and mine[text.name].ids == text.ids
+    ]
+
+
+def other_flags(trusted: ForcedRun, now: ForcedRun) -> Iterator[str]:
+    """Yield each flag of precision or positions that is declared otherwise, in words."""
+    for name in sorted({*trusted.declared, *now.declared}):
+        before, after = trusted.declared.get(name), now.declared.get(name)
+        if before != after:
+            yield f"{name} was {before or 'not given'} and is {after or 'not given'}"
+
+
+def same_build(trusted: ForcedRun, now: ForcedRun) -> bool:
+    """Return whether both runs were the same vLLM on the same hardware."""
+    return (trusted.build, trusted.machine) == (now.build, now.machine)
+
+
+def compare(
+    trusted: ForcedRun, now: ForcedRun, rounding: Mapping[str, float] | None = None
+) -> list[Comparison]:
+    """Compare every phase.
+
+    `rounding` has by text how far the trusted run is from fp32, in nats. Between two builds the
+    kernels may be others, which company does not show: then only what is farther apart than both
+    roundings is different, and what lies between cannot be told.
+    """
+    pairs = paired(trusted, now)
+    wide = None if same_build(trusted, now) else (rounding or {})
+    return [_phase(phase, pairs, wide) for phase in ForcedPhase]
+
+
+def distance(one: Sequence[float], other: Sequence[float], part: float = 1.0) -> float:
+    """Return the mean absolute difference over the closest part of the tokens, in nats."""
+    apart = sorted(abs(a - b) for a, b in zip(one, other, strict=True))
+    return statistics.fmean(apart[: max(1, math.ceil(len(apart) * part))]) if apart else 0.0
+
+
+def _phase(
+    phase: ForcedPhase,
+    pairs: Sequence[tuple[ForcedText, ForcedText]],
+    wide: Mapping[str, float] | None,
+) -> Comparison:
+    scores = [(trusted, *_scores(phase, trusted, now)) for trusted, now in pairs]
+    scores = [entry for entry in scores if len(entry[1]) >= LEAST_TOKENS]
+    decisions = []
+    for part in (1.0, CLOSEST):
+        distances = [distance(one, other, part) for _, one, other in scores]
+        harmless = [distance(text.alone, text.together, part) for text, _, _ in scores]
+        decisions.append(_decide(distances, harmless))
+        if decisions[-1][0] is Equivalence.DIFFERENT and wide is not None:
+            roundings = [wide.get(text.name) for text, _, _ in scores]
+            decisions[-1] = _between_builds(distances, harmless, roundings)
+    answers = [answer for answer, _ in decisions]
+    answer = Equivalence.DIFFERENT if Equivalence.DIFFERENT in answers else answers[-1]
+    return Comparison(
+        phase,
+        answer,
+        texts=len(scores),
+        tokens=sum(len(one) for _, one, _ in scores),
+        nats=_mean(distance(one, other) for _, one, other in scores),
+        harmless_nats=_mean(distance(text.alone, text.together) for text, _, _ in scores),
+        odds=min(odds for _, odds in decisions),
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = [*values]
+    return statistics.fmean(known) if known else 0.0
+
+
+def _scores(
+    phase: ForcedPhase, trusted: ForcedText, now: ForcedText
+) -> tuple[Sequence[float], Sequence[float]]:
+    if phase is ForcedPhase.ALONE:
+        return trusted.alone, now.alone
+    if phase is ForcedPhase.TOGETHER:
+        return trusted.together, now.together
+    same = 0
+    for one, other in zip(trusted.answer, now.answer, strict=False):
+        if one != other:
+            break
+        same += 1
+    return trusted.answer_logprobs[:same], now.answer_logprobs[:same]
+
+
+def _decide(distances: Sequence[float], harmless: Sequence[float]) -> tuple[Equivalence, float]:
+    """Return what the distances come to, and how often equal servers are as far apart."""
+    if len(distances) < LEAST_TEXTS:
+        return Equivalence.UNKNOWN, 1.0
+    ratios = [
+        math.log((far + FLOOR) / (near + FLOOR))
+        for far, near in zip(distances, harmless, strict=True)
+    ]
+    above = statistics.fmean(ratios) - math.log(MARGIN)
+    error = statistics.stdev(ratios) / math.sqrt(len(ratios))
+    if error == 0.0:
+        different = above > 0
+        return (Equivalence.DIFFERENT, 0.0) if different else (Equivalence.EQUIVALENT, 1.0)
+    from scipy import stats  # noqa: PLC0415 - half a second of import
+
+    odds = float(stats.t.sf(above / error, len(ratios) - 1))
+    if odds <= ALARM / TESTS:
+        return Equivalence.DIFFERENT, odds
+    return (Equivalence.EQUIVALENT if 1 - odds <= MISS else Equivalence.UNKNOWN), odds
+
+
+def _between_builds(
+    distances: Sequence[float], harmless: Sequence[float], roundings: Sequence[float | None]
+) -> tuple[Equivalence, float]:
+    known = [rounding for rounding in roundings if rounding is not None]
+    if len(known) < len(distances):
+        return Equivalence.UNKNOWN, 1.0
+    widened = [
+        max(near, rounding * ROUNDINGS) for near, rounding in zip(harmless, known, strict=True)
+    ]
+    answer, odds = _decide(distances, widened)
+    return (answer if answer is Equivalence.DIFFERENT else Equivalence.UNKNOWN), odds

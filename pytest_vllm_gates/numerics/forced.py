@@ -1,0 +1,93 @@
+"""Forces the same ordinary texts through a server, alone and in company, and lets it go on."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.numerics.client import served_scores
+from pytest_vllm_gates.numerics.forced_types import ForcedRun, ForcedText
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+FILE = data.FOLDER / "forced_texts.toml"
+TOKENS = 256
+"""Of a text, at most."""
+LONG = "long"
+LONG_TOKENS = 1024
+"""Of all texts behind one another, for what begins far in a context."""
+ANSWER_TOKENS = 16
+AT_ONCE = 8
+PRECISION = (
+    "dtype", "quantization", "kv_cache_dtype", "hf_overrides", "rope_scaling", "rope_theta",
+    "load_format", "model_impl", "attention_backend", "calculate_kv_scales",
+)  # fmt: skip
+"""Flags with which a server is meant to compute something else, or may."""
+
+
+class Text(toml.Record):
+    """A text of `forced_texts.toml`."""
+
+    name: str
+    text: str
+    repeat: int = 1
+
+
+class Texts(toml.Record):
+    """The texts of `forced_texts.toml`."""
+
+    texts: tuple[Text, ...]
+
+
+def declared(serve: Mapping[str, Any]) -> dict[str, str]:
+    """Return the flags of precision and positions among those a server is started with."""
+    return {name: str(serve[name]) for name in PRECISION if name in serve}
+
+
+def measure(
+    endpoint: Endpoint, context: int, *, weights: str, build: str, machine: str,
+    serve: Mapping[str, Any],
+) -> ForcedRun:  # fmt: skip
+    """Score every text alone and beside the others; raises `httpx.HTTPError` where that fails."""
+    ids = _ids(endpoint, context)
+    alone = {
+        name: served_scores(endpoint, tokens, 1, score_prompt=True).prompt_logprobs
+        for name, tokens in ids.items()
+    }
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        together = pool.map(
+            lambda tokens: served_scores(endpoint, tokens, 1, score_prompt=True).prompt_logprobs,
+            ids.values(),
+        )
+        in_company = dict(zip(ids, together, strict=True))
+        answers = pool.map(
+            lambda tokens: served_scores(endpoint, tokens, ANSWER_TOKENS, score_prompt=False),
+            ids.values(),
+        )
+        answered = dict(zip(ids, answers, strict=True))
+    texts = tuple(
+        ForcedText(
+            name, tokens, alone[name], in_company[name], answered[name].output,
+            answered[name].output_logprobs,
+        )
+        for name, tokens in ids.items()
+    )  # fmt: skip
+    return ForcedRun(weights, build, machine, texts, declared(serve))
+
+
+def _ids(endpoint: Endpoint, context: int) -> dict[str, tuple[int, ...]]:
+    """Return the tokens of each text, and of all together, as many as the context has room for."""
+    room = context - ANSWER_TOKENS - 1
+    whole = {
+        text.name: http.token_ids(endpoint, text.text * text.repeat)
+        for text in toml.load(FILE, Texts).texts
+    }
+    together = [token for tokens in whole.values() for token in tokens]
+    ids = {name: tuple(tokens[: min(TOKENS, room)]) for name, tokens in whole.items()}
+    return {**ids, LONG: tuple(together[: min(LONG_TOKENS, room)])}
