@@ -167,16 +167,8 @@ class Sampler:
             if hidden and hidden >= set(judged.test.undecided):
                 return judged
             judged.request = self._body(probe, n)
-            try:
-                samples = self.client.complete(self.position.prompt, judged.request)
-            except RefusedRequest as refusal:
-                judged.refused = str(refusal)
-                return judged
-            except httpx.HTTPError as error:
-                judged.broken = f"{type(error).__name__}: {error}"
-                return judged
-            judged.broken = count_fault(samples, n) or ""
-            if judged.broken:
+            samples = self._samples(judged, self.position.prompt, n)
+            if samples is None:
                 return judged
             if self.position.exact and _off(self.position.law, samples) > EXACT_NATS:
                 self.position = replace(self.position, exact=False)
@@ -184,6 +176,19 @@ class Sampler:
             self._count(judged, samples)
             n = min(2 * n, MOST_AT_ONCE)
         return judged
+
+    def _samples(self, judged: Judged, prompt: Sequence[int], count: int) -> list[Sample] | None:
+        """Return the answers to a probe's request; None, and why in `judged`, without them."""
+        try:
+            samples = self.client.complete(prompt, judged.request)
+        except RefusedRequest as refusal:
+            judged.refused = str(refusal)
+            return None
+        except httpx.HTTPError as error:
+            judged.broken = f"{type(error).__name__}: {error}"
+            return None
+        judged.broken = count_fault(samples, count) or ""
+        return None if judged.broken else samples
 
     def _hidden(self, probe: SamplingProbe) -> set[str]:
         """Return the alternatives that do not show on the tokens the server tells of."""
@@ -281,16 +286,8 @@ class Sampler:
                 "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "n": ANSWERS, "seed": None,
                 **probe.asked.body(), **dict(probe.sent), **told(tokens),
             }  # fmt: skip
-            try:
-                samples = self.client.complete(prompt, judged.request)
-            except RefusedRequest as refusal:
-                judged.refused = str(refusal)
-                return judged
-            except httpx.HTTPError as error:
-                judged.broken = f"{type(error).__name__}: {error}"
-                return judged
-            judged.broken = count_fault(samples, ANSWERS) or ""
-            if judged.broken:
+            samples = self._samples(judged, prompt, ANSWERS)
+            if samples is None:
                 return judged
             drawn += sum(len(sample.tokens) for sample in samples)
             for sample in samples:
