@@ -25,6 +25,7 @@ class MetricServer(ScriptedServer):
         self.factor, self.late, self.shows = factor, late, shows
         self.sent: list[tuple[int, int, str]] = []
         self.prompts: list[Any] = []
+        self.users: list[str] = []
         self.hits = 0
 
     def _route(self, path: str, body: Any) -> ServerAnswer:
@@ -37,6 +38,7 @@ class MetricServer(ScriptedServer):
         reason = "length" if body.get("ignore_eos") else "stop"
         self.hits += BLOCK * (len(prompt) // BLOCK) if prompt in self.prompts else 0
         self.prompts.append(prompt)
+        self.users.append(body["user"])
         self.sent.append((len(prompt), tokens, reason))
         usage = {"prompt_tokens": len(prompt), "completion_tokens": tokens}
         return 200, {"usage": usage, "choices": [{"finish_reason": reason}]}
@@ -76,6 +78,7 @@ def test_server_that_counts_right_has_no_fault(late: int) -> None:
     assert (traffic.caches_prefixes, traffic.block_tokens) == (True, BLOCK)
     assert traffic.rise(Series(GENERATED)) == 3 * counted.ANSWER_TOKENS + 3
     assert traffic.rise(Series(HITS)) == 2 * BLOCK
+    assert len(set(server.users)) == 4, "a gateway could answer one of them from memory"
     assert {request.finish_reason for request in traffic.requests} == {"length", "stop"}
 
 
