@@ -26,9 +26,17 @@ ANSWER_TOKENS = 16
 AT_ONCE = 8
 PRECISION = (
     "dtype", "quantization", "kv_cache_dtype", "hf_overrides", "rope_scaling", "rope_theta",
-    "load_format", "model_impl", "attention_backend", "calculate_kv_scales",
+    "load_format", "calculate_kv_scales",
 )  # fmt: skip
 """Flags with which a server is meant to compute something else, or may."""
+KERNELS = (
+    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size",
+    "decode_context_parallel_size", "enable_expert_parallel", "attention_backend",
+    "attention_config", "model_impl", "enforce_eager", "compilation_config", "block_size",
+    "max_num_batched_tokens", "speculative_config",
+)  # fmt: skip
+"""Flags with which the same numbers are computed by other kernels, or summed in another order."""
+KERNEL_VARIABLES = ("OMP_NUM_THREADS", "VLLM_ATTENTION_BACKEND", "VLLM_CPU_OMP_THREADS_BIND")
 
 
 class Text(toml.Record):
@@ -48,6 +56,16 @@ class Texts(toml.Record):
 def declared(serve: Mapping[str, Any]) -> dict[str, str]:
     """Return the flags of precision and positions among those a server is started with."""
     return {name: str(serve[name]) for name in PRECISION if name in serve}
+
+
+def build(
+    vllm: str, versions: Mapping[str, str], serve: Mapping[str, Any], env: Mapping[str, str]
+) -> str:
+    """Return what decides which kernels run: two servers of one build round alike."""
+    torch = [f"torch {versions['torch']}"] if "torch" in versions else []
+    flags = [f"{name} {serve[name]}" for name in KERNELS if name in serve]
+    variables = [f"{name} {env[name]}" for name in KERNEL_VARIABLES if name in env]
+    return ", ".join([vllm, *torch, *flags, *variables])
 
 
 def measure(

@@ -30,9 +30,9 @@ class ForcedRun:
     weights: str
     """SHA-256 of the weight files; "unknown" where they do not lie here."""
     build: str
-    """The version of vLLM."""
+    """The version of vLLM, and what else decides which kernels run (`forced.build`)."""
     machine: str
-    """The processor and GPUs; the address of a server that was attached to."""
+    """The processor or GPUs; the address of a server that was attached to."""
     texts: tuple[ForcedText, ...]
     declared: Mapping[str, str] = field(default_factory=dict)
     """The flags that name a precision or change positions, by name."""
