@@ -1,8 +1,9 @@
 """Runs the gates again and again on healthy servers, each newly booted: every run has to PROMOTE.
 
-    python benchmarks/clean_runs.py --times 10 [--model all] [--lane cpu]
+    python benchmarks/clean_runs.py --times 10 [--model all] [--lane cpu] [--log alarms.jsonl]
 
-A baseline of each family is recorded before the first.
+A baseline of each family is recorded before the first. Each run is a line of the log, which later
+runs append to; `false_alarms.py tally` counts it.
 
 A gate that is red now and then on a server that is well is not believed when it matters. Prints a
 line for each run, and why for one that was not clean; exits 1 when there was such a run.
@@ -17,8 +18,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
+
+from false_alarms import record  # type: ignore[import-not-found, unused-ignore]
 
 COUNTED = ("PASS", "KNOWN", "N/A")
 
@@ -29,17 +31,20 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--model", default="all")
     parser.add_argument("--lane", default="cpu")
+    parser.add_argument("--log", type=Path, default=Path("alarms.jsonl"))
     options, arguments = parser.parse_known_args()
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
     argv += ["--model", options.model, "--lane", options.lane]
     with tempfile.TemporaryDirectory() as baselines:
         recording = [*argv, "-m", "throughput", "--update-baseline"]
         subprocess.run(recording, cwd=baselines, stdin=subprocess.DEVNULL, check=True)
-        return judge([*argv, *arguments], options.times, Path(baselines, "golden"))
+        argv += arguments
+        return judge(argv, options, Path(baselines, "golden"))
 
 
-def judge(argv: list[str], times: int, golden: Path) -> int:
+def judge(argv: list[str], options: argparse.Namespace, golden: Path) -> int:
     """Judge so many times, each in an empty folder with the machine's baselines in it."""
+    times = options.times
     clean = 0
     for number in range(1, times + 1):
         with tempfile.TemporaryDirectory() as folder:
@@ -52,15 +57,13 @@ def judge(argv: list[str], times: int, golden: Path) -> int:
             took_s = time.monotonic() - began
             file = Path(folder, "report", "verdict.json")
             report = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        counts = Counter(
-            test["outcome"]
-            for family in report.get("families", [])
-            for gate in family["gates"]
-            for test in gate["tests"]
-        )
-        good = process.returncode == 0 and counts.keys() <= set(COUNTED) and bool(counts)
+        told = record(f"booted on {options.lane}", options.model, took_s, report)
+        good = process.returncode == 0 and told["outcomes"].keys() <= set(COUNTED)
+        good = good and bool(told["outcomes"])
         clean += good
-        counts_line = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+        with options.log.open("a", encoding="utf-8") as log:
+            log.write(json.dumps({**told, "clean": good}) + "\n")
+        counts_line = ", ".join(f"{count} {outcome}" for outcome, count in told["outcomes"].items())
         print(f"{number:3d}  {report.get('promotion')}  {took_s:.0f} s  {counts_line}", flush=True)
         if not good:
             print(process.stdout + process.stderr, flush=True)

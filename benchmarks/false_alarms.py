@@ -2,9 +2,10 @@
 
     python benchmarks/false_alarms.py shared --times 10 --log alarms.jsonl
     python benchmarks/false_alarms.py twins --times 10 --log alarms.jsonl [-m "boot or isolation"]
+    python benchmarks/false_alarms.py tally --log alarms.jsonl
 
 `shared`: another client asks the server all the while. `twins`: two lanes name the same server, and
-one is judged against the other. One server is booted for all runs; `clean_runs.py` boots one for
+one is judged against the other. `tally` counts a log. One server is booted for all runs; `clean_runs.py` boots one for
 each. What is INCONCLUSIVE or held is no alarm; FAIL and REJECT are. Each run is a line of the log,
 which later runs append to, so that the runs can be had in parts. Exits 1 when there was an alarm.
 """
@@ -47,11 +48,13 @@ TOKENS = (4, 200)
 def main() -> int:
     """Judge so many times."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("how", choices=("shared", "twins"))
+    parser.add_argument("how", choices=("shared", "twins", "tally"))
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--model", default="qwen3.5")
     parser.add_argument("--log", type=Path, default=Path("alarms.jsonl"))
     options, arguments = parser.parse_known_args()
+    if options.how == "tally":
+        return tally(options.log)
     alarms = 0
     with tempfile.TemporaryDirectory() as folder:
         server = overhead.boot(options.model, Path(folder))
@@ -99,9 +102,14 @@ def judge(how: str, model: str, endpoint: Endpoint, arguments: list[str]) -> dic
         if not file.is_file():
             raise SystemExit(f"there is no verdict:\n{process.stdout}{process.stderr}")
         report = json.loads(file.read_text(encoding="utf-8"))
+    return record(how, model, time.monotonic() - began, report)
+
+
+def record(how: str, model: str, seconds: float, report: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's line of the log, from what `verdict.json` says; an empty report is one."""
     outcomes = Counter(
         test["outcome"]
-        for family in report["families"]
+        for family in report.get("families", [])
         for gate in family["gates"]
         for test in gate["tests"]
     )
@@ -109,12 +117,26 @@ def judge(how: str, model: str, endpoint: Endpoint, arguments: list[str]) -> dic
         "how": how,
         "model": model,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - began, 1),
-        "promotion": report["promotion"],
+        "seconds": round(seconds, 1),
+        "promotion": report.get("promotion"),
         "outcomes": dict(sorted(outcomes.items())),
-        "reasons": report["reasons"],
-        "alarm": report["promotion"] == "REJECT" or "FAIL" in outcomes,
+        "reasons": report.get("reasons", []),
+        "alarm": report.get("promotion") == "REJECT" or "FAIL" in outcomes,
     }
+
+
+def tally(log: Path) -> int:
+    """Print how many runs of each kind a log holds and what they came to; return the status."""
+    runs = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for how, model in dict.fromkeys((run["how"], run["model"]) for run in runs):
+        of_kind = [run for run in runs if (run["how"], run["model"]) == (how, model)]
+        came_to = Counter(run["promotion"] for run in of_kind)
+        alarms = sum(run["alarm"] for run in of_kind)
+        words = ", ".join(f"{many} {promotion}" for promotion, many in came_to.items())
+        print(f"{how}  {model}: {len(of_kind)} runs, {words}, {alarms} false alarms")
+    alarms = sum(run["alarm"] for run in runs)
+    print(f"{alarms} false alarms in {len(runs)} runs")
+    return 1 if alarms else 0
 
 
 @contextlib.contextmanager
