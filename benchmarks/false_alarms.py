@@ -5,9 +5,10 @@
     python benchmarks/false_alarms.py tally --log alarms.jsonl
 
 `shared`: another client asks the server all the while. `twins`: two lanes name the same server, and
-one is judged against the other. `tally` counts a log. One server is booted for all runs; `clean_runs.py` boots one for
-each. What is INCONCLUSIVE or held is no alarm; FAIL and REJECT are. Each run is a line of the log,
-which later runs append to, so that the runs can be had in parts. Exits 1 when there was an alarm.
+one is judged against the other. One server is booted for all runs; `clean_runs.py` boots one for
+each. `tally` counts a log. What is INCONCLUSIVE or held is no alarm; FAIL and REJECT are. Each run
+is a line of the log, which later runs append to, so that the runs can be had in parts. Exits 1 when
+there was an alarm.
 """
 
 from __future__ import annotations
