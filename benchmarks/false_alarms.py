@@ -6,9 +6,9 @@
 
 `shared`: another client asks the server all the while. `twins`: two lanes name the same server, and
 one is judged against the other. One server is booted for all runs; `clean_runs.py` boots one for
-each. `tally` counts a log. What is INCONCLUSIVE or held is no alarm; FAIL and REJECT are. Each run
-is a line of the log, which later runs append to, so that the runs can be had in parts. Exits 1 when
-there was an alarm.
+each. `tally` counts a log. What is INCONCLUSIVE or held is no alarm; FAIL and REJECT are, and so is
+a run without a verdict. Each run is a line of the log, which later runs append to, so that the runs
+can be had in parts. Exits 1 when there was an alarm, or a run that its program did not call clean.
 """
 
 from __future__ import annotations
@@ -122,12 +122,14 @@ def record(how: str, model: str, seconds: float, report: dict[str, Any]) -> dict
         "promotion": report.get("promotion"),
         "outcomes": dict(sorted(outcomes.items())),
         "reasons": report.get("reasons", []),
-        "alarm": report.get("promotion") == "REJECT" or "FAIL" in outcomes,
+        "alarm": report.get("promotion") in ("REJECT", None) or "FAIL" in outcomes,
     }
 
 
 def tally(log: Path) -> int:
     """Print how many runs of each kind a log holds and what they came to; return the status."""
+    if not log.is_file():
+        raise SystemExit(f"{log}: there is no such log; --log FILE names that of earlier runs")
     runs = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     for how, model in dict.fromkeys((run["how"], run["model"]) for run in runs):
         of_kind = [run for run in runs if (run["how"], run["model"]) == (how, model)]
@@ -136,8 +138,9 @@ def tally(log: Path) -> int:
         words = ", ".join(f"{many} {promotion}" for promotion, many in came_to.items())
         print(f"{how}  {model}: {len(of_kind)} runs, {words}, {alarms} false alarms")
     alarms = sum(run["alarm"] for run in runs)
-    print(f"{alarms} false alarms in {len(runs)} runs")
-    return 1 if alarms else 0
+    unclean = sum(not run.get("clean", True) for run in runs)
+    print(f"{alarms} false alarms in {len(runs)} runs, {unclean} not clean")
+    return 1 if alarms or unclean or not runs else 0
 
 
 @contextlib.contextmanager
