@@ -60,16 +60,20 @@ def with_loss(block: Block, loss: float) -> Block:
 
 def draw_pair(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
     """Return a pair as it might have come, ours slower by the loss."""
-    pair = chance.choice(pairs)
-    swapped = chance.random() < 0.5  # noqa: PLR2004 - heads or tails
-    groups = []
-    for group in chance.choices(pair.groups, k=len(pair.groups)):
-        our_blocks, their_blocks = (
-            (group.theirs, group.ours) if swapped else (group.ours, group.theirs)
-        )
-        slower = (with_loss(our_blocks[0], loss), with_loss(our_blocks[1], loss))
-        groups.append(BlockGroup(slower, their_blocks))
-    return Pair(tuple(groups), pair.boots_s, pair.took_s)
+    pair = draw_side(chance.choice(pairs), chance)
+    groups = tuple(
+        BlockGroup((with_loss(group.ours[0], loss), with_loss(group.ours[1], loss)), group.theirs)
+        for group in chance.choices(pair.groups, k=len(pair.groups))
+    )
+    return Pair(groups, pair.boots_s, pair.took_s)
+
+
+def draw_side(pair: Pair, chance: random.Random) -> Pair:
+    """Return a pair with either of its servers as ours, by lot."""
+    if chance.random() < 0.5:  # noqa: PLR2004 - heads or tails
+        return pair
+    groups = tuple(BlockGroup(group.theirs, group.ours) for group in pair.groups)
+    return Pair(groups, pair.boots_s, pair.took_s)
 
 
 def gate(

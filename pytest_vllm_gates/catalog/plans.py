@@ -146,6 +146,21 @@ class AgainstLane(toml.Record):
         return self
 
 
+class BetweenRunning(toml.Record):
+    """How many blocks two servers that run already are compared by."""
+
+    rounds: Between
+    """The fewest before the first look, and the most; there is a look after each."""
+    groups: int = Field(ge=2)
+    """Groups of four blocks in a round."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> BetweenRunning:
+        if not 1 <= self.rounds[0] <= self.rounds[1]:
+            raise ValueError(f"rounds is [least, most], at least 1: {list(self.rounds)} is not")
+        return self
+
+
 class HostBound(toml.Record):
     """From when on a server's pace is its machine's processor's, and how much boots differ then."""
 
@@ -181,6 +196,7 @@ class ThroughputPlan(toml.Record):
     output_tokens: int = Field(gt=1)
     baseline: AgainstBaseline
     against: AgainstLane
+    running: BetweenRunning
     odds: Odds
     unfit: Unfit
     host_bound: HostBound | None = None
@@ -193,9 +209,14 @@ class ThroughputPlan(toml.Record):
         return self.model_copy(update={"against": against, "host_bound": None})
 
     def of_pairs(self, most_pairs: int) -> ThroughputPlan:
-        """Return the plan with so many pairs of boots at most."""
-        pairs = (min(self.against.pairs[0], most_pairs), most_pairs)
-        return self.model_copy(update={"against": self.against.model_copy(update={"pairs": pairs})})
+        """Return the plan with so many pairs of boots at most, or rounds where nothing boots."""
+
+        def at_most(between: Between) -> Between:
+            return min(between[0], most_pairs), most_pairs
+
+        against = self.against.model_copy(update={"pairs": at_most(self.against.pairs)})
+        running = self.running.model_copy(update={"rounds": at_most(self.running.rounds)})
+        return self.model_copy(update={"against": against, "running": running})
 
     @property
     def work(self) -> dict[str, int]:

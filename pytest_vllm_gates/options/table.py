@@ -186,7 +186,7 @@ class Options:
     pairs: int | None = option(
         "--pairs",
         kinds.whole_number(2),
-        "How many pairs of boots --against may take at most.",
+        "How many pairs of boots, or rounds of blocks by URL, --against may take.",
         metavar="N",
         shown_default="the lane's plan",
         needs=("against", "{pairs} counts the boots of {against} NAME: give both"),

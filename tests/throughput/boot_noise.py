@@ -26,10 +26,10 @@ class Noise:
     def boot(self, slower: float = 0.0, **more: Any) -> list[Block]:
         return [self.block(slower, **more) for _ in range(PLAN.baseline.blocks)]
 
-    def pair(self, slower: float = 0.0) -> Pair:
+    def pair(self, slower: float = 0.0, groups: int = GROUPS) -> Pair:
         return Pair(
             tuple(
                 BlockGroup((self.block(slower), self.block(slower)), (self.block(), self.block()))
-                for _ in range(GROUPS)
+                for _ in range(groups)
             )
         )

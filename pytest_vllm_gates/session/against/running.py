@@ -18,10 +18,12 @@ from pytest_vllm_gates.throughput.running import RunningDecision, against_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_vllm_gates.catalog.plans import BetweenRunning
     from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
     from pytest_vllm_gates.throughput.decide import Decision
 
+GROUP_BLOCKS = 4
 RUNS = "runs"
 """What the lanes of a comparison without boots have in the evidence."""
 
@@ -39,7 +41,7 @@ class RunningComparison(LaneComparison):
         Raises `Blocked` or `Infrastructure` where a server does not answer, and `Inconclusive`
         where others use one.
         """
-        least, most = self.plan.against.pairs
+        least, most = self.plan.running.rounds
         ours, theirs = self._boot(self.ours, 0), self._boot(self.theirs, 0)
         self._note_starts(ours, theirs)
         driver = self._driver(ours)
@@ -48,8 +50,11 @@ class RunningComparison(LaneComparison):
             our_server, their_server = (
                 stack.enter_context(_alone(launch, self)) for launch in (ours, theirs)
             )
+            began = time.monotonic()
             for server in (our_server, their_server):
                 [*driver.blocks(server, f"warm-up-{self.seed}", WARM_UP_BLOCKS)]
+            block_s = (time.monotonic() - began) / (2 * WARM_UP_BLOCKS)
+            self.progress(f"{self.subject.family.name}: {_expected(self.plan.running, block_s)}")
             while len(self.pairs) < most:
                 so_far = self._round(driver, our_server, their_server)
                 decision = so_far.decision
@@ -70,10 +75,20 @@ class RunningComparison(LaneComparison):
     ) -> RunningDecision:
         began = time.monotonic()
         seed = f"round-{len(self.pairs)}-{self.seed}"
-        groups = tuple(driver.groups(ours, theirs, seed, self.plan.against.groups))
+        groups = tuple(driver.groups(ours, theirs, seed, self.plan.running.groups))
         self.pairs.append(Pair(groups, took_s=time.monotonic() - began))
         self._keep()
         return against_server(self.pairs, self.plan)
+
+
+def _expected(plan: BetweenRunning, block_s: float) -> str:
+    """Return how long the rounds will take, where a block takes so many seconds."""
+    round_min = plan.groups * GROUP_BLOCKS * block_s / 60
+    least, most = (round_min * rounds for rounds in plan.rounds)
+    return (
+        f"compares two running servers, {plan.groups * GROUP_BLOCKS} blocks a round: the first "
+        f"look in about {least:.1f} min, the last in {most:.0f} min at most"
+    )
 
 
 @contextlib.contextmanager
