@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 import overhead  # type: ignore[import-not-found, unused-ignore]
+from figures import commit  # type: ignore[import-not-found, unused-ignore]
 
 from pytest_vllm_gates.client import http
 
@@ -118,6 +119,7 @@ def record(how: str, model: str, seconds: float, report: dict[str, Any]) -> dict
         "how": how,
         "model": model,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
         "seconds": round(seconds, 1),
         "promotion": report.get("promotion"),
         "outcomes": dict(sorted(outcomes.items())),

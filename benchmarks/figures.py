@@ -61,7 +61,7 @@ def measure(figure: dict[str, Any]) -> dict[str, Any]:
         "kept": running.returncode == 0,
         "day": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": _machine(),
-        "commit": _commit(),
+        "commit": commit(),
         "load": round(load, 1),
         "minutes": round((time.monotonic() - began) / 60, 1),
     }
@@ -94,7 +94,7 @@ def _machine() -> str:
     return f"{machine.cpu}, {os.cpu_count()} cores{gpus}"
 
 
-def _commit() -> str:
+def commit() -> str:
     process = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=HERE, capture_output=True, text=True, check=False,
