@@ -95,6 +95,7 @@ def _machine() -> str:
 
 
 def commit() -> str:
+    """Return the commit that is measured, with `-dirty` where the tree differs from it."""
     process = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=HERE, capture_output=True, text=True, check=False,
