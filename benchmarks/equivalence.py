@@ -36,7 +36,8 @@ from pytest_vllm_gates.numerics.checks import parsed, prompt_distance, tolerance
 from pytest_vllm_gates.numerics.checks_paired import LEAST_TEXTS, Equivalence, compare
 from pytest_vllm_gates.numerics.checks_resemblance import resemblance
 from pytest_vllm_gates.numerics.client import dtype, served_scores
-from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
+from pytest_vllm_gates.server.launch import LaunchPlan, Server
+from pytest_vllm_gates.server.patience import BootLimits
 from pytest_vllm_gates.session.golden_files import shipped_root
 
 if TYPE_CHECKING:

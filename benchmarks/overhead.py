@@ -26,7 +26,8 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
+from pytest_vllm_gates.server.launch import LaunchPlan, Server
+from pytest_vllm_gates.server.patience import BootLimits
 
 MODEL = "qwen3.5"
 LANE = "cpu"

@@ -13,10 +13,12 @@ from pytest_vllm_gates.client import ready
 from pytest_vllm_gates.client.bounds import DEFAULT, Bounds
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.environment.overlay import lane_environment
+from pytest_vllm_gates.process.guard import descendants
 from pytest_vllm_gates.process.process import GuardedProcess, Process
 from pytest_vllm_gates.redaction.redactor import Redactor
 from pytest_vllm_gates.server import key_demand, ready as server_ready
 from pytest_vllm_gates.server.log import LogWatch, earliest_error, read_from
+from pytest_vllm_gates.server.patience import BootLimits, Patience
 from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
 
 if TYPE_CHECKING:
@@ -44,14 +46,6 @@ POLL_S = 0.1
 PORT_TRIES = 3
 PORT_TAKEN = ("address already in use", "EADDRINUSE")
 INTERRUPT_GRACE_S = 1.0
-
-
-@dataclass(frozen=True)
-class BootLimits:
-    """Seconds a boot may take in all, and seconds its log may stay silent."""
-
-    boot_s: float
-    stall_s: float
 
 
 @dataclass(frozen=True)
@@ -152,7 +146,7 @@ class Server:
         endpoint = Endpoint(base_url, alias, key, self._plan.tape, self._plan.bounds)
         started = time.monotonic()
         self.process = self._start(argv, env=environment(self._plan, key), log=log)
-        failure = self._await_health(endpoint, started, log)
+        failure = self._await_health(endpoint, log)
         if failure:
             return Boot(failure=failure, evidence=evidence)
         health_s = time.monotonic() - started
@@ -182,45 +176,51 @@ class Server:
             return None
         return server_ready.first_chat(endpoint, timeout_s).first_token_s
 
-    def _await_health(self, endpoint: Endpoint, started: float, log: Path) -> Failure | None:
+    def _await_health(self, endpoint: Endpoint, log: Path) -> Failure | None:
         """Wait until the server is healthy; return the failure when it never will be."""
         assert self.process is not None  # noqa: S101 - set by the only caller
         watch = LogWatch(log, self._on_log)
-        limits = self._plan.limits
+        patience = Patience(self._plan.limits, watch, self._processes)
         while True:
             status = self.process.poll()
             healthy = status is None and server_ready.healthy(
                 endpoint, by_models=self._plan.lane.served_model_name is not None
             )
             # After both, so that a server's last words before either are told, too.
-            silent_s = watch.silent_s()
+            too_long = patience.too_long()
             if status is not None:
                 message = f"the server ended before it was ready{_status(status)}"
                 return self._failure(message, status)
             if healthy:
                 return None
-            waited_s = time.monotonic() - started
-            if silent_s > limits.stall_s:
-                return self._failure(
-                    f"the server made no progress for {silent_s:.0f} s (--stall-timeout)"
-                )
-            if waited_s > limits.boot_s:
-                return self._failure(
-                    f"the server was not ready after {waited_s:.0f} s (--boot-timeout)"
-                )
+            if too_long:
+                return self._failure(too_long.what, starved=too_long.starved)
+            waited_s = patience.waited_s
             self._progress(
                 f"{self._plan.family.name}: booting {self._plan.checkpoint.name} on lane "
                 f"{self._plan.lane.name}, {waited_s:.0f} s  {watch.last_line}"
             )
             time.sleep(min(POLL_S, waited_s))
 
-    def _failure(self, message: str, status: int | None = None) -> Failure:
+    def _processes(self) -> list[int]:
+        return [self.process.pid, *descendants(self.process.pid)] if self.process else []
+
+    def _failure(
+        self, message: str, status: int | None = None, *, starved: bool = False
+    ) -> Failure:
         assert self.process is not None  # noqa: S101 - nothing fails before it starts
         log = self.process.log
         explanation = self._explain(log, status) if self._explain and log.exists() else None
         # An explanation quotes the log itself, and reads one of any size.
         excerpt = () if explanation and explanation.id else earliest_error(log)
-        return Failure(what=message, log=log, excerpt=excerpt, explanation=explanation)
+        return Failure(
+            what=message,
+            log=log,
+            excerpt=excerpt,
+            hint="run again when the machine is quiet, or allow more time" if starved else "",
+            explanation=explanation,
+            infrastructure=starved,
+        )
 
 
 def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:

@@ -23,6 +23,7 @@ from pytest_vllm_gates.report import checks as preflight_report
 from pytest_vllm_gates.report.environment import bundle_document
 from pytest_vllm_gates.server import attach as attaching, launch
 from pytest_vllm_gates.server.kept import registry as kept_registry
+from pytest_vllm_gates.server.patience import BootLimits
 from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session import all_reduce, unwritten
 from pytest_vllm_gates.session.explain import explainer
@@ -108,7 +109,7 @@ def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) ->
         redactor=run.redactor,
         renderer=renderer,
         folder=folder,
-        limits=launch.BootLimits(options.boot_timeout_s, options.stall_timeout_s),
+        limits=BootLimits(options.boot_timeout_s, options.stall_timeout_s),
         tape=run.tapes.get(subject.family.name),
         bounds=bounds_of(options),
     )

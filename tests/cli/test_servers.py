@@ -17,7 +17,8 @@ from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.server.kept import registry as kept_registry
 from pytest_vllm_gates.server.kept.process import send
-from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
+from pytest_vllm_gates.server.launch import LaunchPlan, Server
+from pytest_vllm_gates.server.patience import BootLimits
 from pytest_vllm_gates.session.keep_server import ServerKeeping
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from sweeps import sweep
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
+from pytest_vllm_gates.server.launch import LaunchPlan, Server
+from pytest_vllm_gates.server.patience import BootLimits
 from pytest_vllm_gates.session.explain import explainer
 
 if TYPE_CHECKING:

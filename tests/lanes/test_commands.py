@@ -15,6 +15,7 @@ from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints.resolve import resolve
 from pytest_vllm_gates.lanes import commands as lane_commands
 from pytest_vllm_gates.server import launch
+from pytest_vllm_gates.server.patience import BootLimits
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
@@ -59,7 +60,7 @@ def test_package_lane_commands_equal_the_gates_command(tmp_path: Path) -> None:
     arguments, env = ran(commands, tmp_path, "PYTHONPATH", "VLLM_CPU_KVCACHE_SPACE", "PATH")
     plan = launch.LaunchPlan(
         family=family, lane=cpu, checkpoint=checkpoint, python=Path("python"), overlay=None,
-        folder=tmp_path, limits=launch.BootLimits(1, 1),
+        folder=tmp_path, limits=BootLimits(1, 1),
     )  # fmt: skip
     started = launch.command(plan, 1234, "alias")[1:]
     generated = {"--served-model-name", "--host", "--port", "1234", "8000", "127.0.0.1", "alias"}

@@ -11,11 +11,12 @@ from servers import stub
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.server import launch
+from pytest_vllm_gates.server.patience import BootLimits
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
 
-LIMITS = launch.BootLimits(boot_s=20.0, stall_s=10.0)
+LIMITS = BootLimits(boot_s=20.0, stall_s=10.0)
 
 
 def lane(*command: str, **changes: Any) -> Lane:

@@ -18,7 +18,9 @@ from survivors import alive, none_of, until
 
 from pytest_vllm_gates.client import ready
 from pytest_vllm_gates.process.guard import descendants
+from pytest_vllm_gates.process.run_queue import RunQueue
 from pytest_vllm_gates.server import launch
+from pytest_vllm_gates.server.patience import BootLimits
 from server.launch_plans import LIMITS, lane, plan_of
 
 if TYPE_CHECKING:
@@ -40,9 +42,7 @@ def boots(plan: launch.LaunchPlan) -> Iterator[Boots]:
     """Boot a fake server that goes wrong as told; it ends with the test."""
     started: list[launch.Server] = []
 
-    def boot(
-        faults: str = "", limits: launch.BootLimits = LIMITS, **arguments: Any
-    ) -> launch.Server:
+    def boot(faults: str = "", limits: BootLimits = LIMITS, **arguments: Any) -> launch.Server:
         faulty = plan.lane.model_copy(update={"env": {"FAKE": faults}})
         progress = arguments.pop("progress", [])
         planned = replace(plan, lane=faulty, limits=limits)
@@ -148,14 +148,26 @@ def test_server_that_dies_of_its_first_prompt_is_reported(
 
 def test_silent_server_ends_at_the_stall_limit(boots: Boots) -> None:
     started_at = time.monotonic()
-    message = failure(boots("silent", launch.BootLimits(boot_s=60.0, stall_s=1.0))).what
-    assert re.fullmatch(r"the server made no progress for \d+ s \(--stall-timeout\)", message)
+    message = failure(boots("silent", BootLimits(boot_s=60.0, stall_s=1.0))).what
+    assert re.match(r"the server made no progress for \d+ s \(--stall-timeout\)", message)
     assert time.monotonic() - started_at < 20
 
 
+def test_server_that_others_keep_from_running_is_no_regression(
+    boots: Boots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RunQueue, "waited", lambda _: 0.8)
+    starved = failure(boots("silent", BootLimits(boot_s=60.0, stall_s=1.0)))
+    assert starved.of_infrastructure
+    assert "for 80% of the time that it was ready to run no processor was free" in starved.what
+    assert "next: run again when the machine is quiet" in starved.explain()
+    monkeypatch.setattr(RunQueue, "waited", lambda _: 0.2)
+    assert not failure(boots("silent", BootLimits(boot_s=60.0, stall_s=1.0))).of_infrastructure
+
+
 def test_chatty_server_ends_at_the_total_limit(boots: Boots) -> None:
-    message = failure(boots("chatters", launch.BootLimits(boot_s=1.0, stall_s=10.0))).what
-    assert re.fullmatch(r"the server was not ready after \d+ s \(--boot-timeout\)", message)
+    message = failure(boots("chatters", BootLimits(boot_s=1.0, stall_s=10.0))).what
+    assert re.match(r"the server was not ready after \d+ s \(--boot-timeout\)", message)
 
 
 def test_server_that_died_while_serving_is_reported(boots: Boots) -> None:
@@ -208,7 +220,7 @@ def test_other_server_on_the_port_is_not_ours(
 ) -> None:
     stranger = fakes(names=("qwen3.5", "qwen3.5-00000000"))
     monkeypatch.setattr(launch, "free_port", lambda: stranger.server_port)
-    message = failure(boots("silent", launch.BootLimits(boot_s=1.0, stall_s=9.0))).what
+    message = failure(boots("silent", BootLimits(boot_s=1.0, stall_s=9.0))).what
     assert "was not ready" in message
     assert stranger.chats == 0
 

@@ -13,7 +13,8 @@ from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.server.kept.fingerprint import HASHED_BYTES, fingerprint
 from pytest_vllm_gates.server.kept.record import differences, shortened
-from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan
+from pytest_vllm_gates.server.launch import LaunchPlan
+from pytest_vllm_gates.server.patience import BootLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
