@@ -24,14 +24,12 @@ from pytest_vllm_gates.outcomes import (
     MissingGolden,
     NotApplicable,
 )
-from pytest_vllm_gates.robustness.sampling_effects import measure_effects, missing_effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.contracts.types import ContractPlan, Observed
     from pytest_vllm_gates.fixtures.checking import Checking
@@ -183,28 +181,3 @@ def test_errors_keep_their_shape(
     messages = shapes.messages(observed.refusals, observed.model)
     impact = "clients that tell errors apart, to try again or to give up, meet others"
     check_contracts(shapes.ERRORS, now, impact, *messages)
-
-
-def test_sampling_parameters_have_their_effect(
-    *,
-    chat: Chat,
-    server: Endpoint,
-    family: Family,
-    trivial: Conversation,
-    checking: Checking,
-    evidence: Evidence,
-) -> None:
-    effects = measure_effects(chat.client, server, trivial.body(family))
-    evidence["refused"] = {effect.name: effect.refused for effect in effects if effect.refused}
-    taken = [effect for effect in effects if not effect.refused]
-    cases = [Case(effect.name, {"parameter": effect.parameter}, effect.request) for effect in taken]
-    findings = [
-        Finding(case, sentence)
-        for case, effect in zip(cases, taken, strict=True)
-        for sentence in missing_effects(effect)
-    ]
-    impact = "A parameter that a client sets is taken and ignored"
-    next_step = (
-        "Send the request past any gateway, then without speculation: which of them drops it?"
-    )
-    checking(findings, cases, impact, next_step)

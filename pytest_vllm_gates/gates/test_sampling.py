@@ -16,12 +16,15 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
 from pytest_vllm_gates.sampling import checks, probes, seeds
 from pytest_vllm_gates.sampling.client import RefusedRequest
+from pytest_vllm_gates.sampling.effects import measure_effects, missing_effects
 from pytest_vllm_gates.sampling.measure import OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.sampling.measure import Judged, Sampler
@@ -194,6 +197,31 @@ def test_thinking_keeps_to_its_budget(
     sentence = checks.budget_fault(lengths[longest], limited, budget, SLACK)
     findings = [Finding(case, sentence)] if sentence else []
     checking(findings, [case], "reasoning goes on past its budget")
+
+
+def test_an_answer_has_what_was_asked(
+    *,
+    chat: Chat,
+    server: Endpoint,
+    family: Family,
+    trivial: Conversation,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    effects = measure_effects(chat.client, server, trivial.body(family))
+    evidence["refused"] = {effect.name: effect.refused for effect in effects if effect.refused}
+    taken = [effect for effect in effects if not effect.refused]
+    cases = [Case(effect.name, {"parameter": effect.parameter}, effect.request) for effect in taken]
+    findings = [
+        Finding(case, sentence)
+        for case, effect in zip(cases, taken, strict=True)
+        for sentence in missing_effects(effect)
+    ]
+    impact = "A parameter that a client sets is taken and ignored"
+    next_step = (
+        "Send the request past any gateway, then without speculation: which of them drops it?"
+    )
+    checking(findings, cases, impact, next_step)
 
 
 def conclude(

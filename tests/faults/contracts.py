@@ -19,8 +19,6 @@ ROUTES = "routes_are_served"
 METRICS = "metrics_keep_their_names"
 FIELDS = "answers_keep_their_fields"
 ERRORS = "errors_keep_their_shape"
-EFFECTS = "sampling_parameters_have_their_effect"
-COMPLETIONS = "/v1/completions"
 
 
 def rewrite(exchange: Exchange, old: str, new: str) -> None:
@@ -171,36 +169,6 @@ def names_an_error_otherwise(exchange: Exchange) -> None:
     """As other servers call it."""
     for error in errors(exchange, HTTPStatus.NOT_FOUND):
         error["type"] = "not_found_error"
-
-
-@FAULTS.add("request", check=EFFECTS, says="bad_words forbids token ")
-def drops_a_parameter_it_does_not_know(exchange: Exchange) -> None:
-    """A gateway passes what OpenAI's API has, and no more."""
-    if exchange.path == COMPLETIONS:
-        exchange.body.pop("bad_words", None)
-
-
-@FAULTS.add("request", check=EFFECTS, says="min_tokens is 4, and 1 tokens came")
-def ends_before_the_least_length(exchange: Exchange) -> None:
-    """An engine that speculates looks at no minimum."""
-    if exchange.path == COMPLETIONS:
-        exchange.body.pop("min_tokens", None)
-
-
-@FAULTS.add("request", check=EFFECTS, says="leaves the most probable token, and ")
-def samples_from_all_tokens(exchange: Exchange) -> None:
-    """A sampler that narrows nothing."""
-    if exchange.path == COMPLETIONS:
-        exchange.body.pop("top_k", None)
-
-
-@FAULTS.add("anything", check=EFFECTS, says="log-probabilities of ")
-def scores_half_of_a_stream(exchange: Exchange) -> None:
-    """Deltas of several tokens come with the log-probability of one."""
-    if exchange.path == COMPLETIONS and exchange.streamed:
-        for event in exchange.events[::2]:
-            for choice in event["choices"]:
-                choice["logprobs"] = None
 
 
 @CHANGES.add("anything")

@@ -17,6 +17,7 @@ FAULTS = Faults("sampling")
 
 TOGETHER_S = 0.1
 COLD, TOP_K = 0.9, 50
+COMPLETIONS = "/v1/completions"
 
 
 @FAULTS.add("request", says="as if temperature is 0.9")
@@ -110,3 +111,32 @@ def shares_a_seed_in_a_batch(exchange: Exchange) -> None:
     """The generator is the batch's: all who come at the same time have one seed."""
     if exchange.body.get("seed") is not None and CROWD.joined():
         exchange.body["seed"] = 7
+
+
+@FAULTS.add("request", says="bad_words forbids token ")
+def passes_what_openai_has(exchange: Exchange) -> None:
+    """A gateway passes the parameters of OpenAI's API, and no more."""
+    if exchange.path == COMPLETIONS:
+        exchange.body.pop("bad_words", None)
+
+
+@FAULTS.add("request", says="the answer is to end in its stop ")
+def leaves_the_stop_out(exchange: Exchange) -> None:
+    """A gateway asks for answers as OpenAI gives them."""
+    exchange.body.pop("include_stop_str_in_output", None)
+
+
+@FAULTS.add("request", says="2 choices were asked for (n), and 1 came")
+def streams_one_choice(exchange: Exchange) -> None:
+    """An engine that streams has one choice."""
+    if exchange.path == COMPLETIONS and exchange.body.get("stream"):
+        exchange.body.pop("n", None)
+
+
+@FAULTS.add("anything", says="log-probabilities of ")
+def scores_half_of_a_stream(exchange: Exchange) -> None:
+    """Deltas of several tokens come with the log-probability of one."""
+    if exchange.path == COMPLETIONS and exchange.streamed:
+        for event in exchange.events[::2]:
+            for choice in event["choices"]:
+                choice["logprobs"] = None

@@ -23,7 +23,6 @@ CHECKS = {
     "metrics": "contracts::test_metrics_keep_their_names[]",
     "fields": "contracts::test_answers_keep_their_fields[]",
     "errors": "contracts::test_errors_keep_their_shape[]",
-    "effects": "contracts::test_sampling_parameters_have_their_effect[]",
 }
 
 
@@ -56,7 +55,7 @@ def test_unrecorded_contract_is_missing(contracts: Project, fakes: Fakes) -> Non
     assert result.ret == 1
     assert outcomes(contracts) == {
         "routes": "MISSING", "metrics": "N/A", "fields": "MISSING", "errors": "MISSING",
-        "effects": "N/A",
+
     }  # fmt: skip
     output = result.stdout.str()
     asked = f"--base-url {url} --checkpoint miniature -m contracts --update-golden"
@@ -73,7 +72,7 @@ def test_recorded_fields_are_required_and_deleted_ones_are_not(
     assert "\nchat: usage.total_tokens: integer\n" in golden(contracts, "fields").read_text()
     assert gates(contracts, url).ret == 0
     assert outcomes(contracts) == {
-        "routes": "PASS", "metrics": "N/A", "fields": "PASS", "errors": "PASS", "effects": "N/A",
+        "routes": "PASS", "metrics": "N/A", "fields": "PASS", "errors": "PASS",
     }  # fmt: skip
 
     path = golden(contracts, "fields")

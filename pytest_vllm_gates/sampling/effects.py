@@ -1,4 +1,4 @@
-"""Checks that sampling parameters have their effect, by requests whose answers show it.
+"""Checks parameters whose effect one answer shows: words barred, stops kept, scores, choices.
 
 A parameter that is taken and ignored raises no error: an engine that speculates, or a gateway that
 passes only the fields it knows, may drop it.
@@ -35,8 +35,8 @@ class Generated:
     finish_reason: str | None
     logprobs: tuple[float, ...] = ()
     """Of the tokens, in nats."""
-    best: tuple[float, ...] = ()
-    """The highest log-probability at each token's place, in nats."""
+    ranked: int = 0
+    """At how many tokens' places the likeliest are told."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,6 @@ class Effect:
 
 
 TOKENS = 12
-HOT: dict[str, Any] = {"temperature": 2.0, "logprobs": 1}
-"""So hot that no token but the most probable is likely to come every time, unless it must."""
 SHORTEST_WORD = 3
 SHOWN = 200
 SERVER_ERRORS = httpx.codes.INTERNAL_SERVER_ERROR
@@ -110,21 +108,10 @@ def _prompt(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[int]:
 
 def _planned_effects(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
     """Yield the effects to measure, with the keys that their requests add to a plain one."""
-    ids = plain.token_ids
-    first = ids[0]
-    yield Effect("top_k", "whole", {**HOT, "top_k": 1})
-    yield Effect("top_p", "whole", {**HOT, "top_p": 1e-6})
-    yield Effect("min_p", "whole", {**HOT, "min_p": 1.0})
-    yield Effect(
-        "logit_bias", "whole", {"logit_bias": {str(first): -100}}, barred=frozenset({first})
-    )
-    yield Effect("allowed_token_ids", "whole", {"allowed_token_ids": sorted(set(ids[:2]))})
-    stopping = {"stop_token_ids": [first], "min_tokens": min(4, TOKENS)}
-    yield Effect("min_tokens", "whole", stopping)
+    yield Effect("n", "streamed", {"n": 2, "temperature": 1.0})
     for mode in ("whole", "streamed"):
         yield Effect("logprobs", mode, {"logprobs": 2})
-        yield Effect("n", mode, {"n": 2, "temperature": 1.0})
-    if word := _word(endpoint, ids):
+    if word := _word(endpoint, plain.token_ids):
         token, text = word
         yield Effect("bad_words", "whole", {"bad_words": [text]}, barred=frozenset({token}))
         included = {"stop": [text], "include_stop_str_in_output": True}
@@ -175,15 +162,9 @@ def _choices(parts: Iterable[Completion]) -> tuple[Generated, ...]:
                 earlier.text + (choice.text or ""),
                 choice.finish_reason or earlier.finish_reason,
                 (*earlier.logprobs, *own),
-                (*earlier.best, *(max(top.values()) for top in tops if top)),
+                earlier.ranked + sum(1 for top in tops if top),
             )
     return tuple(generated for _, generated in sorted(by_index.items()))
-
-
-NARROWING = ("top_k", "top_p", "min_p")
-"""Parameters whose requested values leave the most probable token alone."""
-AS_LIKELY_NATS = 0.01
-"""Tokens that are so close in log-probability are as likely: half precision tells no more."""
 
 
 def missing_effects(effect: Effect) -> Iterator[str]:
@@ -206,35 +187,22 @@ def _missing_in_choice(effect: Effect, choice: Generated) -> Iterator[str]:
         return
     if choice.finish_reason is None:
         yield "the answer has no finish_reason"
-    if (least := request.get("min_tokens", 0)) > len(ids):
-        yield f"min_tokens is {least}, and {len(ids)} tokens came"
     if unexpected := sorted(effect.barred & set(ids)):
         yield f"{effect.parameter} forbids {_tokens(unexpected)}, and it came"
-    allowed = request.get("allowed_token_ids")
-    if allowed and (others := sorted(set(ids) - set(allowed))):
-        yield f"allowed_token_ids leaves {_tokens(allowed)}, and {_tokens(others)} came"
     if request.get("include_stop_str_in_output") and choice.finish_reason == "stop":
         (stop,) = request["stop"]
         if not choice.text.endswith(stop):
             yield f"the answer is to end in its stop {stop!r}, and ends in {choice.text[-40:]!r}"
     if "logprobs" in request:
-        yield from _scored(effect, choice)
+        yield from _scored(choice)
 
 
-def _scored(effect: Effect, choice: Generated) -> Iterator[str]:
-    tokens, scored, ranked = len(choice.token_ids), len(choice.logprobs), len(choice.best)
-    if not tokens == scored == ranked:
+def _scored(choice: Generated) -> Iterator[str]:
+    tokens, scored = len(choice.token_ids), len(choice.logprobs)
+    if not tokens == scored == choice.ranked:
         yield (
-            f"{tokens} tokens came, log-probabilities of {scored}, and the best at {ranked} places"
-        )
-        return
-    narrowed = [f"{name} {effect.request[name]}" for name in NARROWING if name in effect.request]
-    pairs = zip(choice.logprobs, choice.best, strict=True)
-    behind = [best - own for own, best in pairs if best - own > AS_LIKELY_NATS]
-    if narrowed and behind:
-        yield (
-            f"{' and '.join(narrowed)} leaves the most probable token, and {len(behind)} of "
-            f"{tokens} are others, by up to {max(behind):.2f} nats"
+            f"{tokens} tokens came, log-probabilities of {scored}, and the best at "
+            f"{choice.ranked} places"
         )
 
 
