@@ -50,6 +50,8 @@ MODELS = ("qwen3.5", "glm", "deepseek", "gemma")
 LANE = "cpu"
 MOST_TOKENS = 4096
 ROUNDED = HERE / "rounded_weights.py"
+NOTHING_TO_CHANGE = 3
+"""Its exit status where a checkpoint has none of what was to be changed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Change:
     """How a server differs from the trusted one: numbers of `config.json`, weights, or a flag."""
 
     name: str
-    factors: tuple[tuple[str, float], ...] = ()
+    number: tuple[str, float, float] | None = None
+    """A name of `config.json`, its factor, and what is added then."""
     weights: str | None = None
     flag: tuple[str, Any] | None = None
 
@@ -68,10 +71,12 @@ CHANGES = (
     Change("FP8 weights", weights="fp8"),
     Change("INT8 weights", weights="int8"),
     Change("INT4 weights", weights="int4"),
-    Change("a quarter of a layer x 1.01", weights="heads"),
-    Change("rope_theta x 0.99", factors=(("rope_theta", 0.99),)),
-    Change("rope_theta x 1.01", factors=(("rope_theta", 1.01),)),
-    Change("norm epsilon x 100", factors=(("rms_norm_eps", 100.0),)),
+    Change("one attention head x 1.01", weights="head"),
+    Change("two experts swapped", weights="experts"),
+    Change("rope_theta x 0.99", number=("rope_theta", 0.99, 0)),
+    Change("rope_theta x 1.01", number=("rope_theta", 1.01, 0)),
+    Change("sliding window - 1", number=("sliding_window", 1, -1)),
+    Change("norm epsilon x 100", number=("rms_norm_eps", 100, 0)),
 )
 
 
@@ -83,14 +88,14 @@ class Served:
     seen_by_tolerances: bool
 
 
-def multiplied(table: dict[str, Any], name: str, factor: float) -> int:
-    """Multiply every number of this name, at any depth; return how many there were."""
+def changed(table: dict[str, Any], name: str, factor: float, more: float) -> int:
+    """Change every number of this name, at any depth; return how many there were."""
     found = 0
     for key, value in table.items():
         if isinstance(value, dict):
-            found += multiplied(value, name, factor)
+            found += changed(value, name, factor, more)
         elif key == name and isinstance(value, int | float):
-            table[key] = value * factor
+            table[key] = value * factor + more
             found += 1
     return found
 
@@ -100,12 +105,16 @@ def edited(source: Path, folder: Path, change: Change, python: Path | None) -> P
     copy = shutil.copytree(source, folder / "checkpoint")
     config = copy / "config.json"
     content = json.loads(config.read_text(encoding="utf-8"))
-    for name, factor in change.factors:
-        if not multiplied(content, name, factor):
-            return None
+    if change.number and not changed(content, *change.number):
+        return None
     config.write_text(json.dumps(content), encoding="utf-8")
     if change.weights:
-        subprocess.run([str(python), str(ROUNDED), str(copy), change.weights], check=True)
+        argv = [str(python), str(ROUNDED), str(copy), change.weights]
+        status = subprocess.run(argv, check=False).returncode
+        if status == NOTHING_TO_CHANGE:
+            return None
+        if status:
+            sys.exit(f"{change.name}: {ROUNDED.name} ended with {status}")
     return copy
 
 
@@ -119,7 +128,7 @@ def serve(model: str, change: Change) -> Served | None:
         reference = shipped_root() / model / "main" / "miniature" / "numerics.txt"
         if change.flag:
             lane = lane.model_copy(update={"serve": {**lane.serve, change.flag[0]: change.flag[1]}})
-        if change.factors or change.weights:
+        if change.number or change.weights:
             copy = edited(Path(checkpoint.source), folder, change, ready.python)
             if copy is None:
                 return None

@@ -1,13 +1,15 @@
 """Changes a checkpoint's weights in place: `LANE-PYTHON benchmarks/rounded_weights.py FOLDER HOW`.
 
 HOW is `fp8` (e4m3), `int8` or `int4`, each by row and back to the dtype they had, for every matrix
-but embeddings, norms and convolutions; or `heads`: in the first layer that has an attention, the
-output of a quarter of its heads is scaled by 1.01. It runs in the interpreter of a lane, which has
-torch.
+but embeddings, norms and convolutions; `head`: in the first layer that has an attention, the output
+of one head is scaled by 1.01; or `experts`: in the last layer that has experts, the first two have
+each other's weights. Exits 3 where a checkpoint has no experts. It runs in the interpreter of a
+lane, which has torch.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -20,6 +22,7 @@ FP8_LARGEST = 448
 """Of e4m3 (Open Compute Project, OFP8)."""
 OUTPUT = "o_proj.weight"
 MATRIX = 2
+NOTHING_TO_CHANGE = 3
 
 
 def rounded(weight: torch.Tensor, how: str) -> torch.Tensor:
@@ -35,15 +38,30 @@ def rounded(weight: torch.Tensor, how: str) -> torch.Tensor:
     return back.to(weight.dtype).contiguous()
 
 
+def layer_of(name: str) -> int:
+    """Return the number of a weight's layer."""
+    return int(name.partition("layers.")[2].partition(".")[0])
+
+
 def main() -> None:
     """Change every file of weights in the folder."""
     folder, how = Path(sys.argv[1]), sys.argv[2]
     for path in sorted(folder.glob("*.safetensors")):
         weights = load_file(path)
-        if how == "heads":
+        if how == "head":
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             name = min(name for name in weights if name.endswith(OUTPUT))
-            width = weights[name].shape[1] // 4
+            width = weights[name].shape[1] // config["num_attention_heads"]
             weights[name][:, :width] *= 1.01
+        elif how == "experts":
+            firsts = [name for name in weights if ".experts.0." in name]
+            if not firsts:
+                sys.exit(NOTHING_TO_CHANGE)
+            last = max(firsts, key=layer_of).partition(".experts.")[0]
+            for name in firsts:
+                if name.startswith(f"{last}."):
+                    other = name.replace(".experts.0.", ".experts.1.")
+                    weights[name], weights[other] = weights[other], weights[name]
         else:
             for name, weight in weights.items():
                 if weight.ndim >= MATRIX and not any(part in name for part in STAY):
