@@ -1,22 +1,65 @@
-"""A server that computes something else than a trusted run is told from one that does not."""
+"""A server that computes something else than a trusted run is told from one that does not.
+
+Each fault is of the server: what it was asked to serve, and with what flags, is the same.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from e2e import gates
+from e2e import gates, own_lane
 from e2e.served import subject_of
 
+from pytest_vllm_gates import files
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.environment import environment
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 NUMERICS = ("-m", "boot or numerics")
 TEST = "test_scores_are_those_of_the_trusted_run"
+LANE = "silent"
+HERE = Path(__file__).parent
+PROGRAM = HERE / "serving_program.py"
+CHANGES_WEIGHTS = HERE.parents[1] / "benchmarks" / "rounded_weights.py"
+ALIKE = "in every token alike"
+POSITIONS = "positions, or the KV cache"
+
+
+@dataclass(frozen=True)
+class Silent:
+    """What a server does that nobody asked for."""
+
+    name: str
+    model: str
+    looks: str
+    number: tuple[str, float, float] | None = None
+    """A name of `config.json`, its factor, and what is added then."""
+    weights: str = ""
+    """How `benchmarks/rounded_weights.py` changes them."""
+    flags: str = ""
+    tolerances: str = "PASS"
+    """What the fixed tolerances say."""
+
+
+FAULTS = (
+    Silent("positions", "qwen3.5", POSITIONS, number=("rope_theta", 0.99, 0)),
+    Silent("fp8_cache", "qwen3.5", POSITIONS, flags="--kv-cache-dtype fp8"),
+    Silent("fp8_weights", "qwen3.5", ALIKE, weights="fp8"),
+    Silent("int8_weights", "qwen3.5", ALIKE, weights="int8"),
+    Silent("one_head", "qwen3.5", "", weights="head"),
+    Silent("experts", "glm", "", weights="experts"),
+    Silent("window", "gemma", "from a position on", number=("sliding_window", 1, -1)),
+)
 
 
 def judged(run: gates.GatesRun) -> dict[str, dict[str, Any]]:
@@ -26,44 +69,43 @@ def judged(run: gates.GatesRun) -> dict[str, dict[str, Any]]:
     return {test["test"].partition("[")[0]: test for test in gate["tests"]}
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    """A copy of the miniature, of its own name: its goldens are found."""
-    _, miniature = subject_of(gates.MODEL)
-    return shutil.copytree(miniature.source, tmp_path / "weights" / "miniature")
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the project whose golden is of a family's server that is well."""
+    folders: dict[str, Path] = {}
+
+    def of(model: str) -> Path:
+        if model not in folders:
+            folders[model] = tmp_path_factory.mktemp("trusted")
+            recorded = gates.run(folders[model], *NUMERICS, "--update-golden", model=model)
+            assert judged(recorded)[TEST]["outcome"] == "PASS", recorded.output
+        return folders[model]
+
+    return of
 
 
-def test_positions_that_are_off_by_a_hundredth_are_found(tmp_path: Path, checkpoint: Path) -> None:
-    served = ("--checkpoint", str(checkpoint), *NUMERICS)
-    recorded = gates.run(tmp_path, *served, "--update-golden")
-    assert judged(recorded)[TEST]["outcome"] == "PASS", recorded.output
-    clean = gates.run(tmp_path, *served)
-    assert clean.outcomes()["numerics"] == "PASS", clean.output
-    assert judged(clean)[TEST]["outcome"] == "PASS"
-
-    config = checkpoint / "config.json"
-    content = json.loads(config.read_text(encoding="utf-8"))
-    assert multiply(content, "rope_theta", 0.99) == 1
-    config.write_text(json.dumps(content), encoding="utf-8")
-    off = gates.run(tmp_path, *served)
-    outcomes = {name: test["outcome"] for name, test in judged(off).items()}
-    assert outcomes.pop(TEST) == "FAIL", off.output
-    assert set(outcomes.values()) == {"PASS"}, "the fixed tolerances see it, too"
-    reason = off.reasons("numerics")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_silent_change_is_found_and_named(
+    fault: Silent, trusted: Callable[[str], Path], tmp_path: Path
+) -> None:
+    project = trusted(fault.model)
+    _, checkpoint = subject_of(fault.model)
+    env = {"FAULT_FLAGS": fault.flags, "FAULT_INSTEAD_OF": checkpoint.source}
+    env["FAULT_CHECKPOINT"] = str(served_checkpoint(fault, Path(checkpoint.source), tmp_path))
+    start = {"server": [str(PROGRAM)]}
+    own_lane.write(project, LANE, env=env, start=start)
+    run = gates.run(project, "--lane", LANE, *NUMERICS, model=fault.model)
+    outcomes = {name: test["outcome"] for name, test in judged(run).items()}
+    assert outcomes.pop(TEST) == "FAIL", run.output
+    assert set(outcomes.values()) == {fault.tolerances}, "what the fixed tolerances say"
+    reason = judged(run)[TEST]["reason"]
     assert "the server computes something else than the trusted run" in reason
-    assert "positions, or the KV cache" in reason
+    assert fault.looks in reason
 
 
-def multiply(table: dict[str, Any], name: str, factor: float) -> int:
-    """Multiply every number of this name, at any depth; return how many there were."""
-    found = 0
-    for key, value in table.items():
-        if isinstance(value, dict):
-            found += multiply(value, name, factor)
-        elif key == name:
-            table[key] = value * factor
-            found += 1
-    return found
+def test_the_same_again_is_equivalent(trusted: Callable[[str], Path]) -> None:
+    run = gates.run(trusted(gates.MODEL), *NUMERICS)
+    assert judged(run)[TEST]["outcome"] == "PASS", run.output
 
 
 def test_two_releases_are_equivalent(tmp_path: Path) -> None:
@@ -73,13 +115,37 @@ def test_two_releases_are_equivalent(tmp_path: Path) -> None:
     assert {each["answer"] for each in test["evidence"]["comparisons"]} == {"equivalent"}
 
 
-def test_precision_that_is_declared_is_not_compared(tmp_path: Path, checkpoint: Path) -> None:
-    served = ("--checkpoint", str(checkpoint), *NUMERICS)
-    gates.run(tmp_path, *served, "--update-golden")
-    golden = next(tmp_path.rglob("trusted-run.txt"))
-    text = golden.read_text(encoding="utf-8")
-    golden.write_text(text.replace("\nmachine ", "\ndeclared dtype float32\nmachine ", 1))
-    run = gates.run(tmp_path, *served)
-    test = judged(run)[TEST]
+def test_precision_that_is_declared_is_not_compared(trusted: Callable[[str], Path]) -> None:
+    project = trusted(gates.MODEL)
+    own_lane.write(project, LANE, serve={"dtype": "float32"})
+    test = judged(gates.run(project, "--lane", LANE, *NUMERICS))[TEST]
     assert test["outcome"] == "N/A"
-    assert "dtype was float32 and is not given" in test["reason"]
+    assert "dtype was not given and is float32" in test["reason"]
+
+
+def served_checkpoint(fault: Silent, source: Path, folder: Path) -> Path:
+    """Return a copy of the checkpoint with the fault in it."""
+    copy = shutil.copytree(source, folder / "spoiled")
+    config = copy / "config.json"
+    content = json.loads(config.read_text(encoding="utf-8"))
+    if fault.number:
+        assert changed(content, *fault.number)
+    config.write_text(json.dumps(content), encoding="utf-8")
+    if fault.weights:
+        lane = lanes.load("cpu", folder)
+        ready = environment.prepare(lane, cache=files.default_cache(), progress=print)
+        argv = [str(ready.python), str(CHANGES_WEIGHTS), str(copy), fault.weights]
+        subprocess.run(argv, check=True)
+    return copy
+
+
+def changed(table: dict[str, Any], name: str, factor: float, more: float) -> int:
+    """Change every number of this name, at any depth; return how many there were."""
+    found = 0
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += changed(value, name, factor, more)
+        elif key == name:
+            table[key] = value * factor + more
+            found += 1
+    return found
