@@ -1,4 +1,7 @@
-"""Ctrl-C in a run: the run ends within seconds, and what was not judged holds the verdict.
+"""Ctrl-C or SIGTERM in a run: it ends within seconds, and what was not judged holds the verdict.
+
+CI, Kubernetes and Slurm end a job with SIGTERM. Without a handler Python ends at once, and what was
+judged by then is lost.
 
 The server does not get the signal: `process/guard.py` shields it, and the run ends it. A test waits
 in threads for answers that take minutes; the handler gives up all of them before Python raises
@@ -24,8 +27,15 @@ QUIET_S = 10.0
 SOCKETS = "pytest_vllm_gates.client.sockets"
 
 
+PYTHONS_OWN: dict[int, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
+"""What handles each signal where nobody else does."""
+
+
 class InterruptHandler:
-    """The handler of SIGINT while a run lasts."""
+    """The handler of SIGINT and SIGTERM while a run lasts."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -38,9 +48,10 @@ class InterruptHandler:
             connections.begin()
         if threading.current_thread() is not threading.main_thread():
             return
-        current = signal.getsignal(signal.SIGINT)
-        if current is signal.default_int_handler or _is_of_an_ended_run(current):
-            signal.signal(signal.SIGINT, self._interrupted)
+        for number, pythons_own in PYTHONS_OWN.items():
+            current = signal.getsignal(number)
+            if current is pythons_own or _is_of_an_ended_run(current):
+                signal.signal(number, self._interrupted)
 
     def remove(self) -> None:
         """Put Python's own handler back, unless the run was interrupted.
@@ -48,8 +59,9 @@ class InterruptHandler:
         Then pytest is about to end, and one more Ctrl-C would show where it is.
         """
         self.removed = True
-        if self._first is None and signal.getsignal(signal.SIGINT) == self._interrupted:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, pythons_own in PYTHONS_OWN.items():
+            if self._first is None and signal.getsignal(number) == self._interrupted:
+                signal.signal(number, pythons_own)
         if connections := _connections():
             connections.begin()
 

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run within seconds wherever it comes, with the verdict of what was seen."""
+"""Ctrl-C or SIGTERM ends a run within seconds wherever it comes, with what was seen."""
 
 from __future__ import annotations
 
@@ -35,8 +35,12 @@ def run(tmp_path: Path, server: HostileServer, gates: str) -> subprocess.Popen[b
 
 
 @pytest.mark.parametrize("behaviour", ["chat-silent", "chat-drip", "stream-slow-tokens"])
-@pytest.mark.parametrize("times", [1, 3])
-def test_queue_of_slow_answers_is_given_up(tmp_path: Path, behaviour: str, times: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "times"), [(signal.SIGINT, 1), (signal.SIGINT, 3), (signal.SIGTERM, 1)]
+)
+def test_queue_of_slow_answers_is_given_up(
+    tmp_path: Path, behaviour: str, number: int, times: int
+) -> None:
     """The streaming gate has hundreds of requests in its queue then: they took minutes."""
     with running(HostileServer(behaviour)) as server, run(tmp_path, server, "streaming") as process:
         begun = time.monotonic()
@@ -45,7 +49,7 @@ def test_queue_of_slow_answers_is_given_up(tmp_path: Path, behaviour: str, times
             time.sleep(0.05)
         interrupted = time.monotonic()
         for _ in range(times):
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             time.sleep(0.3)
         process.wait(60)
         seconds = time.monotonic() - interrupted
