@@ -262,7 +262,7 @@ class GatesSession:
         if self.run.against and self.run.against.name != self.run.lane.name and other_gates:
             progress = common.progress_of(config)
             folder = unwritten.working_folder(self.run)
-            self.run.other = other_lane.run(config, self.run.options, progress, folder)
+            self.run.other = other_lane.run(config, self.run, progress, folder)
             progress.done()
 
     def pytest_keyboard_interrupt(self) -> None:

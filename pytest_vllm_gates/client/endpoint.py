@@ -33,6 +33,8 @@ class Endpoint:
     """Headers of every request, besides the key's."""
     verify: bool | str = True
     """How the server's certificate is checked: as usual, not at all, or with these authorities."""
+    key_hint: str = field(default="", repr=False, compare=False)
+    """What to look at where the key is refused; '' where it is not a lane's own."""
 
     @property
     def root_url(self) -> str:
@@ -81,7 +83,19 @@ def of_lane(
         bounds=bounds,
         headers=request_headers.expanded(lane.headers, environment),
         verify=lane.authorities,
+        key_hint=_key_hint(lane, own_key=own_key),
     )
+
+
+def _key_hint(lane: Lane, *, own_key: bool) -> str:
+    if own_key:
+        return f"see the header {AUTHORIZATION} in [headers] of lane {lane.name}"
+    if lane.api_key_env:
+        return (
+            f"see that {lane.api_key_env}, which is api_key_env of lane {lane.name}, holds this "
+            "server's key"
+        )
+    return ""
 
 
 def secrets(lane: Lane, environment: Mapping[str, str]) -> list[str]:

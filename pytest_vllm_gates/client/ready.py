@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 PROBE_TIMEOUT_S = 5.0
 MODELS = "/v1/models"
 KEY_HINT = "export OPENAI_API_KEY, or name its variable with --api-key-env"
-URL_HINT = "see that the URL ends where the API begins: http://host:8000/v1"
+URL_HINT = (
+    "see that the URL ends where the API begins, http://host:8000/v1, and that the lane has every "
+    "header a gateway wants: [headers]"
+)
 GATEWAY = "a gateway answers, and no server behind it does"
 HTML = "text/html"
 

@@ -47,7 +47,8 @@ def attach(endpoint: Endpoint, timeout_s: float) -> Boot:
 def _failure(error: Exception, endpoint: Endpoint) -> Failure:
     base_url = endpoint.base_url
     if isinstance(error, ready.NotReached):
-        return Failure(f"{base_url}: {error}", hint=error.hint, infrastructure=True)
+        hint = (endpoint.key_hint if error.hint == ready.KEY_HINT else "") or error.hint
+        return Failure(f"{base_url}: {error}", hint=hint, infrastructure=True)
     if isinstance(error, ready.NotServing):
         return Failure(f"{base_url}: {error}", hint=f"curl {endpoint.base_url}/models")
     if why := ready.unreachable(error, endpoint.base_url):

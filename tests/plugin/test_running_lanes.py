@@ -43,9 +43,11 @@ prompt_tokens = 6
 output_tokens = 3
 
 [throughput.against]
-pairs = [1, 2]
-groups = 4
 margin = 0.9
+
+[throughput.running]
+rounds = [1, 2]
+groups = 4
 
 [throughput.unfit]
 client_late = 1.0
@@ -61,8 +63,11 @@ class RunningServer(CountingServer):
         super().__init__()
         self.version, self.header = version, header
         self.strangers: list[str] = []
+        self.refuses = False
 
     def answer_to(self, request: ServerRequest) -> ServerAnswer:
+        if self.refuses:
+            return 401, {"error": "Unauthorized"}
         if request.headers.get("x-canary") != self.header:
             self.strangers.append(request.path)
             return 404, {"error": "no route"}
@@ -180,3 +185,37 @@ def test_lane_by_url_finds_its_checkpoint_as_base_url_does(
     project.pytest("--model", "qwen3.5", *where, "--gates-report", "out", "-m", "boot")
     (family,) = project.verdict()["families"]
     assert family["checkpoint"]["name"] == "some-org--Other"
+
+
+def test_other_server_that_is_down_is_named_before_the_gates_run(
+    project: Project, lanes: tuple[RunningServer, RunningServer]
+) -> None:
+    assert lanes
+    closed = LANE.format(url="http://127.0.0.1:9/v1", header="never", context=2048)
+    project.write("lanes/stable.toml", closed)
+    result = compared(project, "-m", "boot")
+    (reason,) = [line for line in project.verdict()["reasons"] if "could not be asked" in line]
+    assert reason.startswith("lane stable could not be asked: no server answers at http://127.0.0.")
+    assert "Connection refused; next: curl -v" in reason
+    assert "lane stable could not be asked" in result.stdout.str().partition("gates/test_boot")[0]
+    assert project.outcomes()["boot::test_boots[]"] == "PASS"
+
+
+def test_refused_key_of_a_lane_names_the_lanes_variable(
+    project: Project,
+    lanes: tuple[RunningServer, RunningServer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CANARY_KEY", "of-yesterday")
+    canary = project.path / "lanes" / "canary.toml"
+    canary.write_text('api_key_env = "CANARY_KEY"\n' + canary.read_text())
+    lanes[0].refuses = True
+    compared(project, "-m", "boot")
+    reasons = [
+        test["reason"]
+        for gate in project.verdict()["families"][0]["gates"]
+        for test in gate["tests"]
+    ]
+    (reason,) = {reason for reason in reasons if "refused the API key" in reason}
+    assert "next: see that CANARY_KEY, which is api_key_env of lane canary, holds this" in reason
+    assert "OPENAI_API_KEY" not in reason

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.catalog.flags import without
+from pytest_vllm_gates.client.endpoint import of_lane
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import WriteError
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.options.record import options_of
 from pytest_vllm_gates.process.process import GuardedProcess
 from pytest_vllm_gates.report import document as report_document
+from pytest_vllm_gates.server.attach import attach
 from pytest_vllm_gates.server.log import LogWatch, read_from
 from pytest_vllm_gates.session.against import goldens
 from pytest_vllm_gates.session.against.goldens import REPORT as FOLDER
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.options.record import Option
     from pytest_vllm_gates.options.table import Options
+    from pytest_vllm_gates.session.run import Run
 
 LOG = "pytest.txt"
 POLL_S, LAST_LINES = 0.5, 5
@@ -48,13 +51,17 @@ FLAGS = (
 
 
 def run(
-    config: pytest.Config, options: Options, progress: Callable[[str], None], report: Path
+    config: pytest.Config, this_run: Run, progress: Callable[[str], None], report: Path
 ) -> OtherRun:
     """Run the gates this run was asked for on the lane it is held against.
 
-    Its own report goes into a folder of `report`.
+    Its own report goes into a folder of `report`. A server that cannot be reached is not asked for
+    anything.
     """
-    folder = report / FOLDER
+    folder, options = report / FOLDER, this_run.options
+    if why := _out_of_reach(this_run):
+        progress(why)
+        return OtherRun(folder, None, why)
     log, verdict = folder / LOG, folder / report_document.NAME
     problem = f"the gates did not run on lane {options.against}"
     try:
@@ -81,6 +88,21 @@ def run(
     except UserError:
         output = "\n".join(read_from(log).splitlines()[-LAST_LINES:])
         return OtherRun(folder, None, f"{problem}: {output}\nwhole output: {log}")
+
+
+def _out_of_reach(this_run: Run) -> str:
+    """Return why a lane that runs already cannot be asked; '' where it can, or is to boot."""
+    options, other_lane = this_run.options, this_run.against
+    if other_lane is None or not other_lane.base_url:
+        return ""
+    try:
+        endpoint = of_lane(other_lane, os.environ, options.api_key_env)
+    except UserError as error:
+        return str(error)
+    failure = attach(endpoint, options.stall_timeout_s).failure
+    if failure is None or not failure.of_infrastructure:
+        return ""
+    return f"lane {other_lane.name} could not be asked: {failure.with_next_step}"
 
 
 def command(config: pytest.Config, options: Options, folder: Path) -> list[str]:
