@@ -108,8 +108,13 @@ def side_by_side(against: Mapping[str, Any]) -> str:
     return f"beside lane {against['lane']['name']}: {', '.join(differences) or 'nothing differs'}"
 
 
-def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the summary as (colour, text) lines; `verbose` tells each known defect that stands."""
+def lines(
+    verdict: Verdict, *, verbose: bool = False, bends: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield the summary as (colour, text) lines.
+
+    `verbose` tells each known defect that stands, `bends` has long reasons in several lines.
+    """
     width = max(shutil.get_terminal_size().columns, NARROW)
     family_width = max((len(gate.family) for gate in verdict.gates), default=0)
     gate_width = max((len(gate.gate) for gate in verdict.gates), default=0)
@@ -127,7 +132,9 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
     yield "", ""
     yield COLOURS[verdict.promotion], f"verdict: {verdict.promotion}"
     for reason in reasons(verdict.reasons):
-        yield "", f"  - {reason}"
+        # A log's reader searches it line by line.
+        bent = _wrapped(reason, width, "  - ", INDENT) if bends else [f"  - {reason}"]
+        yield from (("", line) for line in bent)
     for command in verdict.next:
         yield "", f"  next: {command}"
     for settled in verdict.waivers:
@@ -143,13 +150,19 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
 
 def _bent(reason: str, width: int) -> list[str]:
     """Return a reason as lines of their own; its end is in the verdict's reasons."""
+    return _wrapped(reason, width, INDENT, INDENT, max_lines=REASON_LINES, placeholder=" …")
+
+
+def _wrapped(text: str, width: int, first: str, others: str, **limits: Any) -> list[str]:
+    """Return a text as lines; what can be pasted, as options and URLs, stays in one piece."""
     return textwrap.wrap(
-        reason,
+        text,
         width,
-        initial_indent=INDENT,
-        subsequent_indent=INDENT,
-        max_lines=REASON_LINES,
-        placeholder=" …",
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+        **limits,
     )
 
 

@@ -29,15 +29,15 @@ def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> No
     names = ", ".join(subject.family.name for subject in run.subjects)
     terminalreporter.section(f"vllm gates: {names} on lane {run.lane.name}")
     folder = terminalreporter.config.invocation_params.dir
-    for colour, line in _last_words(run, ending, folder):
+    for colour, line in _last_words(run, ending, folder, bends=bool(terminalreporter.isatty)):
         terminalreporter.write_line(shown(line), **({colour: True} if colour else {}))
 
 
-def _last_words(run: Run, ending: End, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield what is shown, as (colour, text) lines."""
+def _last_words(run: Run, ending: End, folder: Path, *, bends: bool) -> Iterator[tuple[str, str]]:
+    """Yield what is shown, as (colour, text) lines; `bends` is for a person's terminal."""
     if ending.bundle:
         yield from (("", line) for line in (*bundle_report.diff_lines(ending.bundle), ""))
-    yield from terminal.lines(ending.verdict, verbose=run.options.verbose)
+    yield from terminal.lines(ending.verdict, verbose=run.options.verbose, bends=bends)
     if ending.against:
         yield "", f"  {terminal.side_by_side(ending.against)}"
     if ending.rollback:

@@ -88,6 +88,18 @@ class Decision:
             f"{odds.alpha:.1%} are wrong alarms and {odds.beta:.1%} wrong passes){more}"
         )
 
+    def brief(self) -> str:
+        """Return how it stands, for a line of progress."""
+        if PRIMARY not in self.means:
+            return "too few blocks yet"
+        mean = self.means[PRIMARY]
+        worst, best = mean.below(self.errors[1]), mean.above(self.errors[0])
+        undecided = self.answer is Conclusion.INCONCLUSIVE
+        return (
+            f"{changed(PRIMARY, mean.value)} tokens/s ({changed(PRIMARY, worst)} to "
+            f"{changed(PRIMARY, best)}), {'not sure yet' if undecided else self.answer}"
+        )
+
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON; what changed as shares of what it was."""
         return {

@@ -60,6 +60,21 @@ def test_reason_that_does_not_fit_has_lines_of_its_own(monkeypatch: pytest.Monke
     assert max(len(first), len(second)) <= 80
 
 
+def test_long_reason_of_the_verdict_bends_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    reason = "word " * 12 + "export OPENAI_API_KEY, or name its variable with --api-key-env"
+    verdict = decide([TestResult("q", "boot", "a", Outcome.FAIL, reason)], {"q": ["boot"]})
+    (whole,) = [text for _, text in terminal.lines(verdict) if text.startswith("  - ")]
+    assert whole.endswith(reason)
+    bent = [text for _, text in terminal.lines(verdict, bends=True)]
+    begin = next(at for at, text in enumerate(bent) if text.startswith("  - "))
+    assert bent[begin + 1].startswith(terminal.INDENT)
+    assert max(map(len, bent)) <= 80
+    assert any("--api-key-env" in text for text in bent[begin:])
+
+
 def test_endless_reason_is_cut_after_some_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     bent = lines(TestResult("qwen3.5", "boot", "a", Outcome.FAIL, "word " * 200))

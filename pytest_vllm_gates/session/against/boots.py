@@ -70,15 +70,15 @@ class LaneComparison:
 
         Raises `Blocked` where a server does not boot.
         """
-        least, most = self.plan.against.pairs
+        _, most = self.plan.against.pairs
         decision = against_lane(self.pairs, self.plan)
         while len(self.pairs) < most:
             self.pairs.append(self._pair(len(self.pairs)))
             self._keep()
             decision = against_lane(self.pairs, self.plan)
             self.progress(
-                f"{self.subject.family.name}: pair {len(self.pairs)} of {least} to {most}: "
-                f"{decision.sentence(self.plan.odds)}"
+                f"{self.subject.family.name}: pair {len(self.pairs)} of at most {most}: "
+                f"{decision.brief()}"
             )
             if not whole and decision.answer is not Conclusion.INCONCLUSIVE:
                 break

@@ -41,7 +41,7 @@ class RunningComparison(LaneComparison):
         Raises `Blocked` or `Infrastructure` where a server does not answer, and `Inconclusive`
         where others use one.
         """
-        least, most = self.plan.running.rounds
+        _, most = self.plan.running.rounds
         ours, theirs = self._boot(self.ours, 0), self._boot(self.theirs, 0)
         self._note_starts(ours, theirs)
         driver = self._driver(ours)
@@ -59,8 +59,8 @@ class RunningComparison(LaneComparison):
                 so_far = self._round(driver, our_server, their_server)
                 decision = so_far.decision
                 self.progress(
-                    f"{self.subject.family.name}: round {len(self.pairs)} of {least} to {most}: "
-                    f"{decision.sentence(self.plan.odds)}"
+                    f"{self.subject.family.name}: round {len(self.pairs)} of at most {most}: "
+                    f"{decision.brief()}"
                 )
                 if so_far.settled and not whole:
                     break
@@ -85,10 +85,7 @@ def _expected(plan: BetweenRunning, block_s: float) -> str:
     """Return how long the rounds will take, where a block takes so many seconds."""
     round_min = plan.groups * GROUP_BLOCKS * block_s / 60
     least, most = (round_min * rounds for rounds in plan.rounds)
-    return (
-        f"compares two running servers, {plan.groups * GROUP_BLOCKS} blocks a round: the first "
-        f"look in about {least:.1f} min, the last in {most:.0f} min at most"
-    )
+    return f"first look at the speeds in about {least:.1f} min, the last in {most:.0f} min"
 
 
 @contextlib.contextmanager

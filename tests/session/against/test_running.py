@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 PLAN = planned_throughput(
     {
         "concurrency": 2, "requests": 2, "prompt_tokens": 6, "output_tokens": 3,
-        "against": {"pairs": [1, 2], "groups": 4, "margin": 0.9},
+        "against": {"margin": 0.9}, "running": {"rounds": [1, 2], "groups": 4},
         "unfit": {"client_late": 1.0, "steal": 1.0, "others": 1.0},
     }
 )  # fmt: skip
@@ -42,7 +43,9 @@ class BusyServer(CountingServer):
         return status, body
 
 
-def compared(folder: Path, *servers: CountingServer) -> RunningComparison:
+def compared(
+    folder: Path, *servers: CountingServer, said: list[str] | None = None
+) -> RunningComparison:
     def run(server: CountingServer) -> SimpleNamespace:
         return SimpleNamespace(
             server=server, boots={}, environment=None, lane=SimpleNamespace(name="a lane"),
@@ -56,7 +59,7 @@ def compared(folder: Path, *servers: CountingServer) -> RunningComparison:
         subject=SimpleNamespace(family=SimpleNamespace(name="a family")),  # type: ignore[arg-type]
         plan=PLAN,
         folder=folder,
-        progress=lambda _: None,
+        progress=lambda text: said.append(text) if said is not None else None,
         boot=lambda run, *_: (Boot(endpoint=run.server.endpoint), None),
         _text=range(40),
     )
@@ -70,11 +73,20 @@ def _replaceable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_equal_servers_pass_in_turns(tmp_path: Path) -> None:
+    said: list[str] = []
     with running(CountingServer()) as ours, running(CountingServer()) as theirs:
-        comparison = compared(tmp_path, ours, theirs)
+        comparison = compared(tmp_path, ours, theirs, said=said)
         assert comparison.measure(whole=False).answer is Conclusion.NO_REGRESSION
         (round_,) = comparison.pairs
         assert ours.generated == theirs.generated > 0
+    before, after = said
+    assert re.fullmatch(
+        r"a family: first look at the speeds in about \d+\.\d min, the last in \d+ min", before
+    )
+    assert re.fullmatch(
+        r"a family: round 1 of at most 2: .+ tokens/s \(.+ to .+\), NO REGRESSION", after
+    )
+    assert len(before) < 80
     assert len(round_.groups) == 4
     assert round_.boots_s == 0.0
     times = {block.at_s for group in round_.groups for block in (*group.ours, *group.theirs)}
