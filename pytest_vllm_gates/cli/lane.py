@@ -1,4 +1,4 @@
-"""`vllm-gates lane`: lists, compares, makes and freezes lanes."""
+"""`vllm-gates lane`: lists, compares, makes, serves and freezes lanes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from pytest_vllm_gates.checkpoints import named
 from pytest_vllm_gates.environment import build as environment_build, environment
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_together
-from pytest_vllm_gates.lanes import describe as lanes_describe, freeze, running
+from pytest_vllm_gates.lanes import (
+    commands as lane_commands,
+    describe as lanes_describe,
+    freeze,
+    running,
+)
 from pytest_vllm_gates.lanes.diff import differences
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.preflight import gather
@@ -28,13 +33,14 @@ if TYPE_CHECKING:
 LIST = "every lane there is: its form, whether it is made, what it brings"
 DIFF = "what changed between two lanes, axis by axis; nothing is booted"
 MAKE = "make a lane's environment, and print where its Python is"
+COMMAND = "print the commands that serve a model as the gates do from a lane, for a shell"
 FREEZE = """record an environment that serves as a lane of this project: lanes/NAME.toml, a lock of
 every package with checksums, and an inventory; all of them or none"""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its sub-commands and their arguments."""
-    summary = "list, compare, make and freeze lanes"
+    summary = "list, compare, make, serve and freeze lanes"
     actions = commands.add_parser("lane", help=summary, description=summary).add_subparsers(
         required=True, metavar="WHAT"
     )
@@ -52,6 +58,16 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     make_parser = actions.add_parser("make", help=MAKE, description=MAKE)
     make_parser.add_argument("name", metavar="NAME")
     make_parser.set_defaults(run=run_make)
+    command_parser = actions.add_parser("command", help=COMMAND, description=COMMAND)
+    command_parser.add_argument("name", metavar="NAME")
+    command_parser.add_argument(
+        "--model", action="append", required=True, metavar="NAME",
+        help="a family, folder or Hub id (again for another)",
+    )  # fmt: skip
+    command_parser.add_argument(
+        "--port", type=int, default=lane_commands.PORT, help="default: %(default)s"
+    )
+    command_parser.set_defaults(run=run_command)
     freeze_parser = actions.add_parser("freeze", help=FREEZE, description=FREEZE)
     freeze_parser.add_argument("name", metavar="NAME", help="of the lane to write")
     freeze_parser.add_argument(
@@ -154,6 +170,16 @@ def run_make(options: argparse.Namespace) -> int:
     if problem:
         print(f"error: {problem}", file=sys.stderr)
     return int(bool(problem))
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Print the commands; the key of the server is the caller's, in `VLLM_API_KEY`."""
+    project = projects.current()
+    lane = lanes.load(options.name, project)
+    subjects = [named.served(model, None, lane, project)[:2] for model in options.model]
+    overlay = lane.overlay_path
+    print("\n".join(lane_commands.commands(lane, subjects, overlay=overlay, port=options.port)))
+    return 0
 
 
 def run_freeze(options: argparse.Namespace) -> int:

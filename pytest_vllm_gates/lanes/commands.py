@@ -31,6 +31,7 @@ def commands(
     *,
     overlay: Path | None = None,
     env: Mapping[str, str] | None = None,
+    port: int = PORT,
 ) -> list[str]:
     """Return the commands, for a shell, that serve these checkpoints from a lane.
 
@@ -42,23 +43,22 @@ def commands(
     make_command = []
     if lane.command is None:
         make_command = [f'PYTHON="$(vllm-gates lane make {shlex.quote(lane.name)})"']
-    return make_command + [
-        _serve(lane, family, checkpoint, overlay, env or {}) for family, checkpoint in subjects
-    ]
+    return make_command + [_serve(lane, subject, overlay, env or {}, port) for subject in subjects]
 
 
 def _serve(
     lane: Lane,
-    family: Family,
-    checkpoint: Checkpoint,
+    subject: tuple[Family, Checkpoint],
     overlay: Path | None,
     env: Mapping[str, str],
+    port: int,
 ) -> str:
+    family, checkpoint = subject
     source: dict[str, Any] = {"model": checkpoint.source, "served_model_name": family.name}
     if checkpoint.revision:
         source["revision"] = checkpoint.revision
     if lane.command is None:
-        source["port"] = PORT
+        source["port"] = port
     served = flags.merged(source, flags.serving(family, checkpoint, lane))
     secret = {name for name in served if is_secret_flag(name)}
     shown = {name: redacted_value(name, value) for name, value in _without(served, secret).items()}
@@ -66,7 +66,7 @@ def _serve(
     words += [f'--{name.replace("_", "-")} "${name.upper()}"' for name in sorted(secret)]
     variables = _variables(lane, overlay, env)
     if lane.command is not None:
-        prefix = flags.start_command(lane, (), ["{here}"], checkpoint.source, PORT)
+        prefix = flags.start_command(lane, (), ["{here}"], checkpoint.source, port)
         start = [_quoted(word) for word in redacted_words(prefix)]
         if lane.served_model_name:
             return " ".join([*variables, *start])

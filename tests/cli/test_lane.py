@@ -305,6 +305,26 @@ class TestFreeze:
         assert "--hash" not in frozen(lane_project)[".txt"]
 
 
+def test_command_serves_as_the_gates_do(capsys: Captured) -> None:
+    assert main(["lane", "command", "cpu", "--model", "qwen3.5", "--port", "8123"]) == 0
+    make, serve = capsys.readouterr().out.splitlines()
+    assert make == 'PYTHON="$(vllm-gates lane make cpu)"'
+    assert f"PYTHONPATH={lanes.SHIPPED / 'cpu-overlay'}" in serve
+    assert "VLLM_CPU_KVCACHE_SPACE=1 " in serve
+    assert " --port 8123 " in serve
+    assert "--reasoning-parser qwen3" in serve
+
+
+def test_command_of_a_lane_that_runs_elsewhere_names_its_url(
+    lane_project: Site, capsys: Captured
+) -> None:
+    lane_project.write(
+        "there.toml", 'title = "t"\nbase_url = "http://h:1/v1"\ncheckpoint = "miniature"'
+    )
+    assert main(["lane", "command", "there", "--model", "qwen3.5"]) == 0
+    assert "lane there runs at http://h:1/v1" in capsys.readouterr().out
+
+
 def test_other_build_than_frozen_is_reported(lane_project: Site, capsys: Captured) -> None:
     typed(capsys, "freeze", "stable", "--from", "running", "--keep-python")
     assert typed(capsys, "make", "stable")[0] == 0
