@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 COLOURS = {
     ReplayOutcome.REPRODUCED: "red",
+    ReplayOutcome.NOT_MET: "red",
     ReplayOutcome.DIFFERENT: "yellow",
+    ReplayOutcome.NOT_JUDGED: "yellow",
     ReplayOutcome.NOT_REPRODUCED: "green",
 }
 DIFF_LINES = 24

@@ -250,7 +250,7 @@ def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
 
 def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
     """Return what a test of --repro came to, as JSON; None for any other test."""
-    from pytest_vllm_gates.incidents import compare  # noqa: PLC0415 - only for a replay
+    from pytest_vllm_gates.incidents import compare, expectation  # noqa: PLC0415 - only for a replay
 
     attempt, incident_folder = incident_of(item), run.replays.repro
     if attempt is None or incident_folder is None:
@@ -263,30 +263,32 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
         replace(finding, says=clean(finding.says))
         for finding in (*(sorted_findings.new if sorted_findings else ()), *known)
     ]
+    tape = run.tapes.get(result["family"])
+    before = [incident_folder.sent(send) for send in incident_folder.incident.sends]
+    pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
+    statuses = {then.name: answered.status for then, answered in pairs}
     answer, why = compare.decide(
         incident_folder.incident,
         Outcome(result["outcome"]),
         clean(result["reason"]),
-        [replace(finding, says=clean(finding.says)) for finding in findings],
+        findings,
         other_weights=run.replays.other_weights,
+        statuses=statuses,
+        error_expected=expectation.expects_error(expectation.of(incident_folder)),
     )
-    tape = run.tapes.get(result["family"])
-    before = [
-        incident_folder.sent(send)
-        for send in incident_folder.incident.sends
-        if attempt.number in (None, 1)
-    ]
     boot = run.boots.get(result["family"])
     now = boot.endpoint.model if boot and boot.endpoint else ""
     models = (incident_folder.incident.model, now)
-    pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
+    compared = pairs if attempt.number in (None, 1) else []
     return {
         "answer": str(answer),
         "why": why,
         "outcome": str(result["outcome"]),
         "says": result["reason"],
         "seconds": round(result["duration_s"], 3),
-        "responses": [compare.compare(*pair, models=models).document() for pair in pairs],
+        "statuses": statuses,
+        "unmet": list(result["evidence"].get("unmet", ())),
+        "responses": [compare.compare(*pair, models=models).document() for pair in compared],
     }
 
 

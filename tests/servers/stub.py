@@ -81,6 +81,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.known():
             self.reply({"error": "Unauthorized"}, 401)
+        elif "strict" in self.server.faults and not body.get("messages"):
+            self.reply({"error": {"message": "messages is empty", "code": 400}}, 400)
         else:
             self.server.chats += 1
             self.chat(body)
