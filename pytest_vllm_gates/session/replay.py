@@ -16,6 +16,7 @@ from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.environment.overlay import repairs
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import (
+    captured_notes,
     checks,
     replay_target,
     same_server,
@@ -23,6 +24,7 @@ from pytest_vllm_gates.incidents import (
 )
 from pytest_vllm_gates.incidents.read import read
 from pytest_vllm_gates.incidents.types import CAPTURED, LANE, PROMPT_FILES
+from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.session.items import INCIDENTS, findings_key, incident_of, own_gate_of
 from pytest_vllm_gates.session.run import Replays
@@ -71,13 +73,21 @@ def resolve(options: Options) -> Replays:
         checkpoint, absent = _weights(incident_folder, family, attached=attached)
     if checkpoint and not absent:
         notes.append(f"weights: {checkpoint.source}")
+    notes += [absent] if absent else []
+    notes += captured_notes.notes(
+        incident_folder,
+        times=options.times,
+        stands_in=bool(absent),
+        times_option=spelling.name(options, "times"),
+        url_option=spelling.name(options, "base_url"),
+    )
     return Replays(
         repro=incident_folder,
         times=options.times,
         family=family,
         checkpoint=checkpoint,
         lane=lane,
-        notes=tuple([*notes, absent] if absent else notes),
+        notes=tuple(notes),
         other_weights=bool(absent or options.checkpoint),
     )
 

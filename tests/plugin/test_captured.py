@@ -1,0 +1,57 @@
+"""The replay of a captured request says what it shows, and what it cannot show."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pytest_vllm_gates.gates
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.session import collection as session_collection
+
+if TYPE_CHECKING:
+    from conftest import Fakes, Project, Result
+
+GATES = Path(pytest_vllm_gates.gates.__file__).parent
+TOOL = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object"}}}
+BODY = {"model": "qwen3.5", "messages": [{"role": "user", "content": "Capital?"}]}
+SAMPLED = "this request is sampled: one try says little; --times 20 says more"
+
+
+@pytest.fixture(autouse=True)
+def _gates(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project.path)
+    monkeypatch.setenv("OPENAI_API_KEY", "plant-captured-key-1")
+    for name in ("captured", "incidents"):
+        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
+
+
+def seen(project: Project, *expected: str, **more: Any) -> Path:
+    """Make an incident of a curl line, which has no answer; return its folder."""
+    command = f"curl http://h/v1/chat/completions -d '{json.dumps({**BODY, **more})}'"
+    project.write("ticket.txt", command)
+    expectations = [word for each in expected for word in ("--expect", each)]
+    assert main(["incident", "from", "ticket.txt", *expectations]) == 0
+    (folder,) = (project.path / "incidents").iterdir()
+    return folder
+
+
+def replayed(project: Project, folder: Path, url: str, *more: str) -> tuple[Result, dict[str, Any]]:
+    result = project.pytest(
+        "--repro", str(folder), "--base-url", url, "--gates-report", "out", *more
+    )
+    return result, project.verdict()["repro"]
+
+
+def test_one_try_of_a_sampled_request_says_little(project: Project, fakes: Fakes) -> None:
+    folder, url = seen(project, "content has Paris"), fakes().base_url
+    result, replay = replayed(project, folder, url)
+    assert SAMPLED in replay["notes"]
+    assert f"  {SAMPLED}" in result.outlines
+    result, replay = replayed(project, folder, url, "--times", "2")
+    assert replay["notes"] == []
+    assert "is sampled" not in result.stdout.str()
