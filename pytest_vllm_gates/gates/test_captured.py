@@ -34,4 +34,6 @@ def test_is_answered_as_expected(
     ]
     evidence["unmet"] = [f"{case.name}: {expectation.said}" for case, expectation, _ in faults]
     findings = [Finding(case, message) for case, _, message in faults]
-    checking(findings, cases, "an answer is not what is expected of it")
+    first = next((finding for finding in findings if not checking.knows([finding], cases)), None)
+    says = first.says.removeprefix("it ") if first else ""
+    checking(findings, cases, f"an answer is not as expected: {says}")

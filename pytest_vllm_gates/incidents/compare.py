@@ -38,6 +38,7 @@ ADDED_STATUS = re.compile(r" \(status \d+\)$")
 """What `expectation.unmet` adds to a sentence about an error."""
 ERROR_STATUS = re.compile(r"\bstatus (?:is )?[45]\d\d\b")
 KEY_REFUSED = {401, 403}
+UNDECIDED = (Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE)
 NO_STATUSES: dict[str, int | None] = {}
 PROBABILITY_DIGITS = 1
 """Kernels that sum in another order change a log probability by a few hundredths."""
@@ -67,6 +68,8 @@ class ComparedRequest:
     """Seconds to the first piece, then and now."""
     seconds: tuple[float | None, float | None]
     """Seconds to the last piece, then and now."""
+    recorded: bool = True
+    """Whether anything is known of the answer then; the difference is the answer now if not."""
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -99,8 +102,10 @@ def decide(
     }
     if again := before & now:
         return ReplayOutcome.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
-    if errors:
-        return _answered_by_errors(errors)
+    if incident.gate == CAPTURED and (
+        decided := _of_captured(incident, outcome, reason, findings, errors)
+    ):
+        return decided
     if outcome is Outcome.PASS or outcome is Outcome.NOT_APPLICABLE:
         return ReplayOutcome.NOT_REPRODUCED, reason or "its test passes"
     kernels = [_kernel(message, other_weights) for message in (incident.says, reason)]
@@ -126,10 +131,48 @@ def _new_errors(incident: Incident, statuses: Mapping[str, int | None]) -> dict[
     }
 
 
-def _answered_by_errors(errors: Mapping[str, int]) -> tuple[ReplayOutcome, str]:
+def _of_captured(
+    incident: Incident,
+    outcome: Outcome,
+    reason: str,
+    findings: Sequence[Finding],
+    errors: Mapping[str, int],
+) -> tuple[ReplayOutcome, str] | None:
+    """Return what only a captured incident comes to; None where it is decided as any other."""
+    if outcome in UNDECIDED:
+        return ReplayOutcome.NOT_JUDGED, reason.partition("\n")[0] or f"its test is {outcome}"
+    unanswered = _has_no_answer(incident)
+    if errors and not (unanswered and _judges_a_status(findings, errors)):
+        return _answered_by_errors(errors, unanswered=unanswered)
+    if unanswered and outcome in (Outcome.FAIL, Outcome.WAIVED) and findings:
+        says = dict.fromkeys(finding.says.removeprefix("it ") for finding in findings)
+        return ReplayOutcome.NOT_MET, f"the expectation is not met here: {'; '.join(says)}"
+    return None
+
+
+def _has_no_answer(incident: Incident) -> bool:
+    """Return whether nothing is known of what a captured incident's requests were answered."""
+    return (
+        incident.gate == CAPTURED
+        and not incident.findings
+        and all(send.status is None and not send.error for send in incident.sends)
+    )
+
+
+def _judges_a_status(findings: Sequence[Finding], errors: Mapping[str, int]) -> bool:
+    """Return whether an expectation of the status is not met, for more than a refused key."""
+    of_status = any(finding.says.startswith("status is ") for finding in findings)
+    return of_status and not set(errors.values()) <= KEY_REFUSED
+
+
+def _answered_by_errors(
+    errors: Mapping[str, int], *, unanswered: bool
+) -> tuple[ReplayOutcome, str]:
     listed = ", ".join(dict.fromkeys(map(str, errors.values())))
     if set(errors.values()) <= KEY_REFUSED:
         return ReplayOutcome.NOT_JUDGED, f"the server refused the key (status {listed})"
+    if unanswered:
+        return ReplayOutcome.NOT_JUDGED, f"the answer is an error (status {listed})"
     return ReplayOutcome.DIFFERENT, f"the answer is an error now (status {listed}), and was none"
 
 
@@ -156,6 +199,8 @@ def compare(before: Sent, now: Sent, *, models: tuple[str, str] = ("", "")) -> C
         _unnamed(_answer_text(sent), model) if models[0] != models[1] else _answer_text(sent)
         for sent, model in zip((before, now), models, strict=True)
     )
+    recorded = before.status is not None or bool(before.error)
+    before_text = before_text if recorded else ""
     diff = difflib.unified_diff(
         before_text.splitlines(), now_text.splitlines(), "then", "now", n=1, lineterm=""
     )
@@ -165,6 +210,7 @@ def compare(before: Sent, now: Sent, *, models: tuple[str, str] = ("", "")) -> C
         "\n".join(diff),
         (_first_s(before), _first_s(now)),
         (_last_s(before), _last_s(now)),
+        recorded,
     )
 
 

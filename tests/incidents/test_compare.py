@@ -170,6 +170,41 @@ def test_error_that_meets_the_expectations_is_no_pass() -> None:
     assert expected[0] is ReplayOutcome.NOT_REPRODUCED
 
 
+UNANSWERED = captured(None, findings=(), says="expected: calls get_time")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says", "status", "answer", "why"),
+    [
+        (
+            Outcome.FAIL, CALLS_NOTHING, 200,
+            "NOT MET", "the expectation is not met here: calls nothing, not get_time",
+        ),
+        (
+            Outcome.FAIL, "status is 500, not 200: 'x'", 500,
+            "NOT MET", "the expectation is not met here: status is 500, not 200: 'x'",
+        ),
+        (
+            Outcome.FAIL, CALLS_NOTHING + " (status 500)", 500,
+            "NOT JUDGED", "the answer is an error (status 500)",
+        ),
+        (
+            Outcome.FAIL, "status is 401, not 200: 'x'", 401,
+            "NOT JUDGED", "the server refused the key (status 401)",
+        ),
+        (Outcome.BLOCKED, "", None, "NOT JUDGED", "it did not boot"),
+        (Outcome.PASS, "", 200, "NOT REPRODUCED", "it did not boot\nx"),
+    ],
+)  # fmt: skip
+def test_request_without_an_answer_is_judged_by_its_expectations(
+    outcome: Outcome, says: str, status: int | None, answer: str, why: str
+) -> None:
+    found = findings_of(says, case="1") if says else []
+    statuses = {"1": status} if status else {}
+    decided = decide(UNANSWERED, outcome, "it did not boot\nx", found, statuses=statuses)
+    assert decided == (answer, why)
+
+
 @given(st.sampled_from(list(Outcome)), st.text(max_size=50), st.lists(st.text(max_size=20)))
 def test_every_outcome_has_an_answer_and_a_reason(
     outcome: Outcome, reason: str, says: list[str]
@@ -296,6 +331,7 @@ def test_bytes_that_are_not_text_are_compared() -> None:
         "diff": request.diff,
         "first_s": (0.123, 0.123),
         "seconds": (0.123, 0.123),
+        "recorded": True,
     }
 
 
@@ -315,6 +351,12 @@ def test_fields_new_in_every_answer_are_ignored() -> None:
     ]
     refused = sent({}, (0.1, json.dumps(before)), status=500)
     assert not compare(sent({}, (0.1, json.dumps(before))), refused).same
+
+
+def test_unknown_answer_is_not_compared() -> None:
+    compared = compare(replace(sent({}), status=None), sent({}, (0.5, "late")))
+    assert (compared.recorded, compared.seconds) == (False, (None, 0.5))
+    assert not [line for line in compared.diff.splitlines()[2:] if line.startswith("-")]
 
 
 def test_missing_answer_has_no_times() -> None:

@@ -55,3 +55,45 @@ def test_one_try_of_a_sampled_request_says_little(project: Project, fakes: Fakes
     result, replay = replayed(project, folder, url, "--times", "2")
     assert replay["notes"] == []
     assert "is sampled" not in result.stdout.str()
+
+
+def test_unmet_expectation_without_an_answer_is_not_met(project: Project, fakes: Fakes) -> None:
+    folder = seen(project, "calls get_time", temperature=0)
+    result, replay = replayed(project, folder, fakes().base_url)
+    assert result.ret == 1
+    assert (replay["answer"], replay["reproduced"]) == ("NOT MET", 1)
+    output = result.stdout.str()
+    assert "incident: NOT MET" in result.outlines
+    assert "  now:  the expectation is not met here: calls nothing, not get_time" in result.outlines
+    assert "  1: no answer was recorded; now: first byte " in output
+    assert "answers compared" not in output and "never" not in output
+    result, replay = replayed(project, folder, fakes().base_url, "--times", "3")
+    assert "incident: NOT MET in 3 of 3 tries: 100%" in result.stdout.str()
+
+
+def test_met_expectation_without_an_answer_is_not_reproduced(
+    project: Project, fakes: Fakes
+) -> None:
+    folder = seen(project, "content has Paris", temperature=0)
+    result, replay = replayed(project, folder, fakes().base_url)
+    assert (result.ret, replay["answer"]) == (0, "NOT REPRODUCED")
+
+
+@pytest.mark.parametrize("faults", ["", "any-list"])
+def test_refused_key_is_not_judged(
+    project: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch, faults: str
+) -> None:
+    folder = seen(project, "calls get_time", temperature=0)
+    monkeypatch.setenv("OPENAI_API_KEY", "plant-captured-key-2")
+    result, replay = replayed(project, folder, fakes(faults, key="plant-captured-key-1").base_url)
+    assert (result.ret, replay["answer"]) == (1, "NOT JUDGED")
+    assert "incident: NOT JUDGED" in result.outlines
+    assert "refused the " in next(line for line in result.outlines if "now: " in line)
+
+
+def test_kept_incident_fails_with_its_finding(project: Project) -> None:
+    folder = seen(project, "calls get_time", temperature=0)
+    shutil.move(folder, project.path / "golden/incidents/mine")
+    project.gates("-m", "incidents")
+    (reason,) = [reason for reason in project.verdict()["reasons"] if "FAIL" in reason]
+    assert "an answer is not as expected: calls nothing, not get_time (in 1 of 1 cases)" in reason
