@@ -121,6 +121,11 @@ def _timing(response: Mapping[str, Any]) -> str:
             f"no answer was recorded; now: first byte {_seconds(now_first)}, "
             f"last byte {_seconds(now_last)}"
         )
+    if first == last == 0:  # an answer that was pasted
+        return (
+            f"no times were recorded; now: first byte {_seconds(now_first)}, "
+            f"last byte {_seconds(now_last)}"
+        )
     return (
         f"first byte {_seconds(first)} then, {_seconds(now_first)} now; "
         f"last byte {_seconds(last)} then, {_seconds(now_last)} now"

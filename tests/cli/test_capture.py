@@ -285,6 +285,25 @@ def test_curl_command_becomes_an_incident_without_its_key(
     assert "letmein" not in capsys.readouterr().out
 
 
+def test_wrong_answer_below_the_command_is_kept(
+    workdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delta = {"choices": [{"index": 0, "delta": {"content": "No."}, "finish_reason": "stop"}]}
+    (workdir / "ticket.txt").write_text(
+        "Hello, this calls no tool:\n"
+        f"$ curl http://h/v1/chat/completions \\\n  -d '{BODY}'\n"
+        f"data: {json.dumps(delta)}\n\ndata: [DONE]\n"
+    )
+    assert main(["incident", "from", "ticket.txt", "--expect", "calls get_time"]) == 0
+    output = capsys.readouterr().out
+    assert "  1 line before the command was skipped\n" in output
+    assert "  the text below the command was taken as the answer that was seen" in output
+    assert "  it calls nothing, not get_time\n" in output
+    assert "no answer is known" not in output
+    incident = incident_in(workdir).incident
+    assert (incident.sends[0].status, incident.says) == (200, "it calls nothing, not get_time")
+
+
 def test_prompts_can_be_left_out(workdir: Path) -> None:
     (workdir / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
     assert main(["incident", "from", "curl", "--redact-prompts", "drop"]) == 0

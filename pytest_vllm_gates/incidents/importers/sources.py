@@ -108,7 +108,11 @@ def _refuse_routes(name: str, sends: list[Sent]) -> None:
 
 
 def _imported(name: str, text: str, folder: Path, kind: str, number: int | None) -> Imported:
-    sends = KINDS[kind].requests(text, folder)
+    notes: list[str] = []
+    if kind == "curl":
+        sends, notes = curl.read(text, folder)
+    else:
+        sends = KINDS[kind].requests(text, folder)
     if not sends:
         raise UserError(f"{name}: no request to a model is in it, as {kind} has them")
     if len(sends) > MOST_REQUESTS and number is None:
@@ -117,7 +121,7 @@ def _imported(name: str, text: str, folder: Path, kind: str, number: int | None)
         if not 1 <= number <= len(sends):
             raise UserError(f"--number {number}: {name} has {len(sends)} requests")
         sends = [sends[number - 1]]
-    return Imported(kind, sends, text)
+    return Imported(kind, sends, text, notes=notes)
 
 
 def _data(name: str) -> tuple[bytes, Path]:
@@ -137,6 +141,8 @@ def _data(name: str) -> tuple[bytes, Path]:
 
 def _kind(text: str) -> str:
     kinds = [name for name, module in KINDS.items() if module.claims(text)]
+    if len(kinds) > 1 and not curl.BEGIN.match(text.lstrip()):
+        kinds = [name for name in kinds if name != "curl"]  # a log in which a command is quoted
     if len(kinds) != 1:
         reason = f"may be {' or '.join(kinds)}" if kinds else "is none that is known here"
         raise UserError(
