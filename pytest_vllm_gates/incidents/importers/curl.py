@@ -39,6 +39,8 @@ FLAGS = {
 BEGIN = re.compile(
     r"^(?P<prompt>[ \t]*(?:[$#>][ \t]+)?)(?:\S*/)?curl(?:\.exe)?(?=\s)", re.MULTILINE
 )
+# As browsers copy for Windows: ^" quotes, and ^ continues a line.
+OF_CMD = re.compile(r"\S+\s+(?:\^\"|[^\n']*\^[ \t]*\r?\n)")
 ENDS = re.compile(r"[|;&<>()]+")
 LAST, HALVES = 0x10FFFF, range(0xD800, 0xE000)
 """Unicode's last character, and numbers that are halves of one in UTF-16."""
@@ -72,6 +74,8 @@ def read(text: str, folder: Path) -> tuple[list[Sent], list[str]]:
     if begin is None:
         raise UserError("this is no curl command line: it begins with something else")
     command = text[begin.end("prompt") :]
+    if OF_CMD.match(command):
+        raise UserError("this was copied for cmd.exe: copy as cURL (bash)")
     end = _end_of_command(command)
     skipped, below = pasted.lines_of(text[: begin.start()]), command[end:]
     notes = [f"{len(skipped)} lines before the command were skipped"] if skipped[1:] else []
