@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,6 +121,11 @@ def _imported(name: str, text: str, folder: Path, kind: str, number: int | None)
         if not 1 <= number <= len(sends):
             raise UserError(f"--number {number}: {name} has {len(sends)} requests")
         sends = [sends[number - 1]]
+    if any("?" in sent.path for sent in sends):
+        notes.append(
+            "the URL's query was left out: a key in it is a secret, and none is sent again"
+        )
+        sends = [replace(sent, path=sent.path.partition("?")[0]) for sent in sends]
     return Imported(kind, sends, text, notes=notes)
 
 
