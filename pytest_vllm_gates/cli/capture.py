@@ -128,7 +128,9 @@ def write(
         says=findings[0].says if findings else f"expected: {'; '.join(expectations)}",
         findings=findings,
         seeds=seeds(named_sends),
-        command="pytest --repro {path}",
+        # It is typed beside the folder, wherever that was moved to.
+        command="pytest --repro {name}"
+        + (f" --base-url {shlex.quote(lane.base_url)}" if lane.base_url else ""),
         **more,
     )
     used_redactor = redactor or redaction_redactor.of_process(os.environ)

@@ -155,7 +155,8 @@ class Shrinker:
         more = itertools.dropwhile(
             lambda word: not word.startswith("--") and ".py" not in word, words
         )
-        return " ".join(["pytest --repro {path}", *map(shlex.quote, more)])
+        place = "{name}" if self._incident.gate == CAPTURED else "{path}"
+        return " ".join([f"pytest --repro {place}", *map(shlex.quote, more)])
 
     def _grouped(self) -> Iterator[tuple[str, list[str]]]:
         """Yield requests that are one question: the ways a cell was asked, or each by itself."""

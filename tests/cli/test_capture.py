@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -283,6 +284,41 @@ def test_curl_command_becomes_an_incident_without_its_key(
     for path in (workdir / "incidents").rglob("*"):
         assert path.is_dir() or "letmein" not in path.read_text()
     assert "letmein" not in capsys.readouterr().out
+
+
+def test_query_of_the_url_is_left_out(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = "http://h/v1/chat/completions?api_key=letmein-query-1&x=2"
+    (workdir / "ticket.txt").write_text(f"curl '{url}' -d '{BODY}'")
+    assert main(["incident", "from", "ticket.txt"]) == 0
+    says = "the URL's query was left out: a key in it is a secret, and none is sent again"
+    output = capsys.readouterr().out
+    assert says in output
+    (send,) = incident_in(workdir).incident.sends
+    assert send.path == "/v1/chat/completions"
+    for path in (workdir / "incidents").rglob("*"):
+        assert path.is_dir() or "letmein" not in path.read_text()
+
+
+def test_command_of_an_incident_is_right_wherever_it_was_moved(workdir: Path, fakes: Fakes) -> None:
+    url = fakes(names=("qwen3.5",)).base_url
+    assert capture(url) == 0
+    folder = incident_in(workdir).folder
+    assert read(folder).incident.command == f"pytest --repro {folder.name} --base-url {url}"
+    assert capture(url, "--out", str(folder.parent)) == 0  # another of that name
+    again = folder.with_name(f"{folder.name}-2")
+    assert read(again).incident.command == f"pytest --repro {again.name} --base-url {url}"
+    kept = workdir / "golden" / "incidents"
+    kept.mkdir(parents=True)
+    shutil.move(folder, kept)
+    words = shlex.split(read(kept / folder.name).incident.command)
+    assert read(kept / words[2]).folder == kept / folder.name
+
+
+def test_command_of_an_import_names_no_server(workdir: Path) -> None:
+    (workdir / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
+    assert main(["incident", "from", "curl"]) == 0
+    folder = incident_in(workdir).folder
+    assert read(folder).incident.command == f"pytest --repro {folder.name}"
 
 
 def test_wrong_answer_below_the_command_is_kept(

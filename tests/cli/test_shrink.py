@@ -187,6 +187,13 @@ def test_smaller_incident_keeps_the_rest_of_the_command(tmp_path: Path) -> None:
     )
 
 
+def test_smaller_captured_incident_is_typed_beside_it_too(tmp_path: Path) -> None:
+    command = "pytest --repro {name} --base-url http://h/v1"
+    original = incident_folder(tmp_path, [request("1")], gate="captured", command=command)
+    folder = Shrinker(original).write(tmp_path, "smaller", [RemovablePart("turn", "1", 0)])
+    assert read(folder).incident.command == "pytest --repro smaller --base-url http://h/v1"
+
+
 OURS = """
 def test_ours(conversation, chat, family):
     answer = chat.ask(conversation.body(family))
