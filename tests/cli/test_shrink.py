@@ -232,6 +232,26 @@ def test_incident_of_a_conversation_is_shrunk_on_the_projects_lane(
     assert f"send it again: pytest --repro {smaller.folder} --lane fake mine" in output
 
 
+def test_reason_without_words_of_the_test_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passed = {"why": "its test passes", "says": ""}
+    failed = {"why": "it differs", "says": "it said no"}
+    document = {"answer": "NOT REPRODUCED", "attempts": [passed, failed, failed]}
+
+    def replay(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        (report,) = [word for word in command if word.startswith("--gates-report=")]
+        path = Path(report.partition("=")[2]) / "verdict.json"
+        path.write_text(json.dumps({"repro": document}))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("subprocess.run", replay)
+    original = incident_folder(tmp_path, [request("1")], gate="captured")
+    assert main(["shrink", str(original.folder)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["  its test passes", "  it differs: it said no (2 times)"]
+
+
 def test_captured_request_keeps_a_message_and_the_tool_that_is_expected(tmp_path: Path) -> None:
     tools = [TOOL, {"type": "function", "function": {"name": "get_time"}}]
     files = {expectation.FILE: b"calls get_time\n"}

@@ -68,7 +68,12 @@ def test_unmet_expectation_without_an_answer_is_not_met(project: Project, fakes:
     assert "  1: no answer was recorded; now: first byte " in output
     assert "answers compared" not in output and "never" not in output
     result, replay = replayed(project, folder, fakes().base_url, "--times", "3")
-    assert "incident: NOT MET in 3 of 3 tries: 100%" in result.stdout.str()
+    output = result.stdout.str()
+    assert "incident: NOT MET in 3 of 3 tries: 100%" in output
+    failures, _, summary = output.partition("= FAILURES =")[2].partition("short test summary")
+    assert failures.count("it calls nothing, not get_time") == 1, output
+    assert "\n3 times\n" in failures
+    assert "3 failed" in summary
 
 
 def test_met_expectation_without_an_answer_is_not_reproduced(
@@ -89,6 +94,20 @@ def test_refused_key_is_not_judged(
     assert (result.ret, replay["answer"]) == (1, "NOT JUDGED")
     assert "incident: NOT JUDGED" in result.outlines
     assert "refused the " in next(line for line in result.outlines if "now: " in line)
+
+
+def test_words_of_a_replay_count_one(
+    project: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    url = fakes(names=("qwen3.5",)).base_url
+    project.write("body.json", json.dumps(BODY))
+    expected = ["--expect", "calls get_time"]
+    assert main(["capture", "--base-url", url, "--request", "body.json", *expected]) == 1
+    (folder,) = (project.path / "incidents").iterdir()
+    result, _replay = replayed(project, folder, url)
+    assert "incident: REPRODUCED" in result.outlines
+    assert "  1 answer compared, 0 differ" in result.outlines
 
 
 def test_kept_incident_fails_with_its_finding(project: Project) -> None:
