@@ -277,6 +277,7 @@ class GatesSession:
         if looking or hasattr(self._config, "workerinput"):
             return (yield)
         self._end = session_finish.end(session, self.run, self._failed)
+        summary.fold_tries(self._config.pluginmanager.get_plugin("terminalreporter"), self.run)
         yield
         # Others add theirs by or: of two that are known no third is to be made.
         session.exitstatus = self._end.status

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import datetime
 import os
+import shlex
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_vllm_gates import __version__
-from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.catalog import family as families, project as projects
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import (
+    captured_notes,
     expectation,
     parts as incidents_parts,
     write as incidents_write,
 )
 from pytest_vllm_gates.incidents.expectation import broken
 from pytest_vllm_gates.incidents.importers import (
-    BODY_BYTES,
     CHAT,
     COMPLETIONS,
-    object_of,
-    path_of,
-    request,
+    sources,
 )
 from pytest_vllm_gates.incidents.parts import body_of, seeds
 from pytest_vllm_gates.incidents.replay import resend
@@ -43,6 +41,7 @@ from pytest_vllm_gates.incidents.types import (
 )
 from pytest_vllm_gates.redaction import redactor as redaction_redactor
 from pytest_vllm_gates.redaction.prompts import HASH, KEEP, MODES, Prompts
+from pytest_vllm_gates.report.incidents import counted
 
 if TYPE_CHECKING:
     import argparse
@@ -71,6 +70,25 @@ def declare_incident_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def declare_file_options(parser: argparse.ArgumentParser) -> None:
+    """Give a command the arguments that choose what is read of a file."""
+    parser.add_argument(
+        "--kind", choices=tuple(sources.KINDS), help="what FILE is; found out if it can be"
+    )
+    parser.add_argument(
+        "--number", type=int, metavar="N", help="the N-th request of FILE alone; default: all"
+    )
+
+
+class WrittenIncident(NamedTuple):
+    """An incident that was written."""
+
+    path: Path
+    wrong: list[str]
+    """What is not as expected."""
+    notes: list[str]
+
+
 def write(
     options: argparse.Namespace,
     sends: Sequence[Sent],
@@ -78,8 +96,8 @@ def write(
     checkpoint: ServedCheckpoint | None = None,
     redactor: Redactor | None = None,
     **more: Any,
-) -> tuple[Path, list[str]]:
-    """Write an incident; return its folder, and what is not as expected.
+) -> WrittenIncident:
+    """Write an incident.
 
     `more` are fields of the incident, and its `files`.
     """
@@ -110,7 +128,9 @@ def write(
         says=findings[0].says if findings else f"expected: {'; '.join(expectations)}",
         findings=findings,
         seeds=seeds(named_sends),
-        command="pytest --repro {path}",
+        # It is typed beside the folder, wherever that was moved to.
+        command="pytest --repro {name}"
+        + (f" --base-url {shlex.quote(lane.base_url)}" if lane.base_url else ""),
         **more,
     )
     used_redactor = redactor or redaction_redactor.of_process(os.environ)
@@ -122,7 +142,12 @@ def write(
         used_redactor,
     )
     name = incidents_write.name_of(incident.created, family.name, CAPTURED, options.slug)
-    return incidents_write.write(options.out, name, *clean), [finding.says for finding in findings]
+    kept = options.redact_prompts == KEEP
+    return WrittenIncident(
+        incidents_write.write(options.out, name, *clean),
+        [finding.says for finding in findings],
+        list(captured_notes.replaced_secrets(clean[1])) if kept else [],
+    )
 
 
 def family_of(name: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
@@ -188,9 +213,14 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = commands.add_parser("capture", help=summary, description=summary)
     parser.add_argument("--base-url", required=True, metavar="URL", help="http://host:8000/v1")
     parser.add_argument(
-        "--request", required=True, metavar="FILE", help="the JSON body; - for the standard input"
+        "--request", required=True, metavar="FILE",
+        help="the JSON body, an incident's folder, or what `vllm-gates incident from` reads; "
+        "- for the standard input",
+    )  # fmt: skip
+    declare_file_options(parser)
+    parser.add_argument(
+        "--path", help="where a body goes; by default what the body asks for: /v1/…"
     )
-    parser.add_argument("--path", help="where it goes; by default what the body asks for: /v1/…")
     parser.add_argument(
         "--api-key-env", default=KEY_VARIABLE, metavar="NAME", help=f"default: {KEY_VARIABLE}"
     )
@@ -201,24 +231,27 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> int:
     """Write the incident; 1 where the answer is not as expected."""
-    body = _body(options.request)
-    capture_request = request(options.path or path_of(object_of(body)), body, headers={})
+    imported = sources.of_anything(options.request, options.kind, options.number, options.path)
+    options.expect = options.expect or list(imported.expectations)
+    options.model = options.model or imported.family
     key = os.environ.get(options.api_key_env)
     redactor = redaction_redactor.of_process(os.environ, [options.base_url])
     redactor.learn(key)
+    redactor.learn_text(imported.text)
     endpoint = Endpoint(_url(options.base_url), "", key)
-    family, model = family_of(options.model, [capture_request])
+    family, model = family_of(options.model, imported.sends)
     served = checkpoints_resolve.served(family, endpoint)
     before = incidents_parts.metrics(endpoint)
-    (sent,) = resend(endpoint, [capture_request], options.timeout)
-    if sent.status is None:
-        print(f"no answer: {sent.error}", file=sys.stderr)
+    answered = resend(endpoint, imported.sends, options.timeout)
+    for sent in answered:
+        if sent.status is None:
+            print(f"no answer: {sent.error}", file=sys.stderr)
     metrics_texts = {METRICS_BEFORE: before, METRICS_AFTER: incidents_parts.metrics(endpoint)}
-    version = http.version(endpoint) if sent.status is not None else None
+    version = http.version(endpoint) if any(sent.status for sent in answered) else None
     options.slug = model or "request"
-    path, wrong = write(
+    written = write(
         options,
-        [sent],
+        answered,
         ServedLane(
             name="base-url", title="a server that runs", form="base_url",
             base_url=endpoint.base_url, env={}, serve={}, overlay=(),
@@ -228,24 +261,17 @@ def run(options: argparse.Namespace) -> int:
         files={name: text.encode() for name, text in metrics_texts.items() if text},
         versions={"vllm": version} if version else {},
     )  # fmt: skip
-    seconds = f", {sent.pieces[-1][0]:.3f} s" if sent.pieces else ""
-    print(f"status {sent.status}, {len(sent.pieces)} pieces{seconds}")
-    for message in wrong:
+    for sent in answered:
+        seconds = f", {sent.pieces[-1][0]:.3f} s" if sent.pieces else ""
+        print(f"status {sent.status}, {counted(len(sent.pieces), 'piece')}{seconds}")
+    for message in (*imported.notes, *written.notes, *written.wrong):
         print(f"  {message}")
-    print(f"{path}\nsend it again: pytest --repro {path} --base-url {endpoint.base_url}")
-    return int(bool(wrong))
+    path = shlex.quote(str(written.path))
+    print(f"{written.path}\nsend it again: pytest --repro {path} --base-url {endpoint.base_url}")
+    return int(bool(written.wrong))
 
 
 def _url(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise UserError(f"--base-url {url!r} is no URL; for example http://127.0.0.1:8000/v1")
     return url.rstrip("/")
-
-
-def _body(name: str) -> bytes:
-    if name != "-":
-        return bounded_read.data(Path(name), BODY_BYTES)
-    body = sys.stdin.buffer.read(BODY_BYTES + 1)
-    if len(body) > BODY_BYTES:
-        raise UserError(f"{name} has more than {BODY_BYTES} bytes")
-    return body

@@ -6,6 +6,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +19,14 @@ from pytest_vllm_gates.incidents.shrink import Shrinker, shrink
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.incidents.shrink import RemovablePart
 
 TRIES = 200
 KEEP_SERVER = "15m"
+SHOWN_HERE = (ReplayOutcome.REPRODUCED, ReplayOutcome.NOT_MET)
+"""What a replay comes to where the incident happens here."""
 DESCRIPTION = """leave out of an incident the requests, turns, tools and options without
 which it still happens. Each try is a replay (pytest --repro): name a server that runs, or pass
 --keep-server, or every try boots one. What is left becomes an incident beside the old one, which
@@ -72,11 +76,11 @@ def run(options: argparse.Namespace) -> int:
     incident_folder = read(options.incident_folder)
     trial = _Trials(options)
     whittler = Shrinker(incident_folder)  # before anything boots: it raises where it cannot work
-    answer, why = trial.first(incident_folder.folder)
-    if answer != ReplayOutcome.REPRODUCED:
+    first = trial.first(incident_folder.folder)
+    if first.answer not in SHOWN_HERE:
         print(
-            f"{incident_folder.folder}: {answer} here, "
-            f"so no smaller incident can be compared with it\n{why}"
+            f"{incident_folder.folder}: {first.answer} here, "
+            f"so no smaller incident can be compared with it\n{first.why}"
         )
         return 1
     left_out: list[RemovablePart] = []
@@ -110,7 +114,7 @@ def _without(
             return False
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as folder:
             smaller = whittler.write(Path(folder), "candidate", [*left_out, *gone])
-            return trial.answer(smaller) == ReplayOutcome.REPRODUCED
+            return trial.shows_the_same(smaller)
 
     needed = shrink(parts, shows) if parts else ()
     return [part for part in parts if part not in needed]
@@ -121,6 +125,7 @@ class _Trials:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.made = 0
+        self._first: _Replay | None = None
         self.most = options.tries
         given = {
             name: getattr(options, name)
@@ -140,22 +145,27 @@ class _Trials:
         ]
         self._paths = options.paths
 
-    def first(self, incident_folder: Path) -> tuple[str, str]:
-        """Return what a replay of the whole comes to, and why.
+    def first(self, incident_folder: Path) -> _Replay:
+        """Return the replay of the whole, with which those of parts are compared.
 
         Raises `UserError` where there was no replay.
         """
-        answer, why, failed = self._replayed(incident_folder)
-        if failed:
-            raise UserError(failed)
-        return answer, why
+        self._first = replay = self._replayed(incident_folder)
+        print(f"try {self.made}: {replay.answer}", flush=True)
+        if replay.failed:
+            raise UserError(replay.failed)
+        return replay
 
-    def answer(self, incident_folder: Path) -> str:
-        """Return what a replay of a part comes to: one that cannot be replayed is DIFFERENT."""
-        return self._replayed(incident_folder)[0]
+    def shows_the_same(self, incident_folder: Path) -> bool:
+        """Return whether a part shows what the whole shows, and nothing else goes wrong."""
+        assert self._first  # noqa: S101 - the whole was replayed before any part
+        replay = self._replayed(incident_folder)
+        difference = replay.difference(self._first)
+        print(f"try {self.made}: {replay.answer}{difference and f', but {difference}'}", flush=True)
+        return replay.answer == self._first.answer and not difference
 
-    def _replayed(self, incident_folder: Path) -> tuple[str, str, str]:
-        """Return the answer, its reason, and what kept pytest from replaying it at all."""
+    def _replayed(self, incident_folder: Path) -> _Replay:
+        """Replay an incident; one that cannot be replayed is DIFFERENT."""
         self.made += 1
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as report:
             command = [
@@ -168,16 +178,58 @@ class _Trials:
             )
             verdict = Path(report) / "verdict.json"
             replay = bounded_read.json(verdict)["repro"] if verdict.is_file() else None
-        answer, why, failed = str(ReplayOutcome.DIFFERENT), "", ""
-        if replay is None:
-            failed = (
-                f"the replay came to nothing (exit status {done.returncode}):\n"
-                f"{(done.stderr or done.stdout)[-2000:].strip()}"
-            )
-        else:
-            answer = str(replay["answer"])
-            why = "\n".join(
-                f"  {attempt['why']}: {attempt['says']}" for attempt in replay["attempts"]
-            )
-        print(f"try {self.made}: {answer}", flush=True)
-        return answer, why, failed
+        if replay is not None:
+            return _Replay.of(replay)
+        return _Replay(
+            str(ReplayOutcome.DIFFERENT),
+            failed=f"the replay came to nothing (exit status {done.returncode}):\n"
+            f"{(done.stderr or done.stdout)[-2000:].strip()}",
+        )
+
+
+@dataclass(frozen=True)
+class _Replay:
+    """What one replay came to."""
+
+    answer: str
+    why: str = ""
+    failed: str = ""
+    """What kept pytest from replaying it at all."""
+    statuses: frozenset[tuple[str, int | None]] = frozenset()
+    """Of the answers, by the names of the sends."""
+    unmet: frozenset[str] = frozenset()
+    """The expectations of captured requests that were not met."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> _Replay:
+        """Read what verdict.json has of it."""
+        attempts = document["attempts"]
+        texts = Counter(
+            f"  {': '.join(filter(None, (attempt['why'], attempt['says'])))}"
+            for attempt in attempts
+        )
+        return cls(
+            answer=str(document["answer"]),
+            why="\n".join(
+                f"{text} ({count} times)" if count > 1 else text for text, count in texts.items()
+            ),
+            statuses=frozenset(
+                pair for attempt in attempts for pair in attempt.get("statuses", {}).items()
+            ),
+            unmet=frozenset(each for attempt in attempts for each in attempt.get("unmet", ())),
+        )
+
+    def difference(self, whole: _Replay) -> str:
+        """Return what is otherwise than in the replay of the whole; '' where nothing is."""
+        for name, status in sorted(self.statuses, key=str):
+            others = {other for other_name, other in whole.statuses if other_name == name}
+            if others and _class(status) not in map(_class, others):
+                then = ", ".join(sorted(map(str, others)))
+                return f"the status is {status or 'missing'}, not {then}"
+        more = sorted(self.unmet - whole.unmet)
+        return f"another expectation is not met: {more[0]}" if more else ""
+
+
+def _class(status: int | None) -> int | None:
+    """Return the hundreds of a status."""
+    return None if status is None else status // 100

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.incidents.expectation import broken
+from pytest_vllm_gates.incidents.expectation import unmet
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
@@ -27,9 +27,13 @@ def test_is_answered_as_expected(
     evidence["expected"] = [expectation.said for expectation in captured.expectations]
     evidence["status"] = [sent.status for sent in captured.answered]
     cases = [Case(sent.name, {}) for sent in captured.answered]
-    findings = [
-        Finding(case, fault)
+    faults = [
+        (case, *fault)
         for case, sent in zip(cases, captured.answered, strict=True)
-        for fault in broken(captured.expectations, sent)
+        for fault in unmet(captured.expectations, sent)
     ]
-    checking(findings, cases, "an answer is not what is expected of it")
+    evidence["unmet"] = [f"{case.name}: {expectation.said}" for case, expectation, _ in faults]
+    findings = [Finding(case, message) for case, _, message in faults]
+    first = next((finding for finding in findings if not checking.knows([finding], cases)), None)
+    says = first.says.removeprefix("it ") if first else ""
+    checking(findings, cases, f"an answer is not as expected: {says}")

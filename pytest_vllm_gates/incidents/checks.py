@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.incidents.types import LaneRules, RouteRules, Send, ValueRule
 
 NAME = re.compile(r"\w[\w.-]{0,63}")
@@ -47,7 +48,7 @@ def variable_fault(name: str, value: str, rules: LaneRules) -> str:
     return _fault(rule, _number(value) if rule and rule.kind == "integer" else value)
 
 
-def route_faults(sends: Iterable[Send], rules: RouteRules) -> Iterator[str]:
+def route_faults(sends: Iterable[Send | Sent], rules: RouteRules) -> Iterator[str]:
     """Yield the requests of an incident that are not inference, by method and path."""
     allowed = {"GET": rules.get, "POST": rules.post}
     for send in sends:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.incidents.expectation import ERROR
+from pytest_vllm_gates.incidents.types import CAPTURED
 from pytest_vllm_gates.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.incidents.types import Incident
@@ -32,6 +34,12 @@ PASSING = (
 READINGS = ("/metrics", "/load")
 """Paths whose answers say how busy a server is at the moment."""
 PROBABILITIES = ("logprob", "token_logprobs", "cumulative_logprob")
+ADDED_STATUS = re.compile(r" \(status \d+\)$")
+"""What `expectation.unmet` adds to a sentence about an error."""
+ERROR_STATUS = re.compile(r"\bstatus (?:is )?[45]\d\d\b")
+KEY_REFUSED = {401, 403}
+UNDECIDED = (Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE)
+NO_STATUSES: dict[str, int | None] = {}
 PROBABILITY_DIGITS = 1
 """Kernels that sum in another order change a log probability by a few hundredths."""
 
@@ -42,6 +50,10 @@ class ReplayOutcome(StrEnum):
     REPRODUCED = "REPRODUCED"
     NOT_REPRODUCED = "NOT REPRODUCED"
     DIFFERENT = "DIFFERENT"
+    NOT_MET = "NOT MET"
+    """No answer was recorded, and an expectation is not met here."""
+    NOT_JUDGED = "NOT JUDGED"
+    """A captured request was not answered by the model: the key was refused, for example."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +68,8 @@ class ComparedRequest:
     """Seconds to the first piece, then and now."""
     seconds: tuple[float | None, float | None]
     """Seconds to the last piece, then and now."""
+    recorded: bool = True
+    """Whether anything is known of the answer then; the difference is the answer now if not."""
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -69,18 +83,31 @@ def decide(
     findings: Sequence[Finding],
     *,
     other_weights: bool = False,
+    statuses: Mapping[str, int | None] = NO_STATUSES,
+    error_expected: bool = False,
 ) -> tuple[ReplayOutcome, str]:
     """Return whether a replay's outcome is the incident again, and why.
 
     `findings` are all its test found, known defects among them. Numbers, paths and ids may differ;
-    with `other_weights` what the model said may, too.
+    with `other_weights` what the model said may, too. `statuses` are those of the answers now, by
+    the names of the sends: an error that is neither expected nor recorded shows nothing of a
+    captured request.
     """
-    if outcome is Outcome.PASS or outcome is Outcome.NOT_APPLICABLE:
-        return ReplayOutcome.NOT_REPRODUCED, reason or "its test passes"
+    errors = {} if error_expected else _new_errors(incident, statuses)
     before = {(finding.case, _plain(finding.says, other_weights)) for finding in incident.findings}
-    now = {(finding.case.name, _plain(finding.says, other_weights)) for finding in findings}
+    now = {
+        (finding.case.name, _plain(finding.says, other_weights))
+        for finding in findings
+        if finding.case.name not in errors
+    }
     if again := before & now:
         return ReplayOutcome.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
+    if incident.gate == CAPTURED and (
+        decided := _of_captured(incident, outcome, reason, findings, errors)
+    ):
+        return decided
+    if outcome is Outcome.PASS or outcome is Outcome.NOT_APPLICABLE:
+        return ReplayOutcome.NOT_REPRODUCED, reason or "its test passes"
     kernels = [_kernel(message, other_weights) for message in (incident.says, reason)]
     fails = outcome in (Outcome.FAIL, Outcome.WAIVED)
     if fails and not before and kernels[0] == kernels[1]:
@@ -88,6 +115,65 @@ def decide(
     if outcome is Outcome.KNOWN:
         return ReplayOutcome.NOT_REPRODUCED, "only what is known was found"
     return ReplayOutcome.DIFFERENT, f"its test is {outcome}, and says something else"
+
+
+def _new_errors(incident: Incident, statuses: Mapping[str, int | None]) -> dict[str, int]:
+    """Return the statuses of a captured incident's sends that are errors now and were none then."""
+    if incident.gate != CAPTURED:
+        return {}
+    then = {send.name for send in incident.sends if send.error or (send.status or 0) >= ERROR} | {
+        finding.case for finding in incident.findings if ERROR_STATUS.search(finding.says)
+    }
+    return {
+        name: status
+        for name, status in statuses.items()
+        if status is not None and status >= ERROR and name not in then
+    }
+
+
+def _of_captured(
+    incident: Incident,
+    outcome: Outcome,
+    reason: str,
+    findings: Sequence[Finding],
+    errors: Mapping[str, int],
+) -> tuple[ReplayOutcome, str] | None:
+    """Return what only a captured incident comes to; None where it is decided as any other."""
+    if outcome in UNDECIDED:
+        return ReplayOutcome.NOT_JUDGED, reason.partition("\n")[0] or f"its test is {outcome}"
+    unanswered = _has_no_answer(incident)
+    if errors and not (unanswered and _judges_a_status(findings, errors)):
+        return _answered_by_errors(errors, unanswered=unanswered)
+    if unanswered and outcome in (Outcome.FAIL, Outcome.WAIVED) and findings:
+        says = dict.fromkeys(finding.says.removeprefix("it ") for finding in findings)
+        return ReplayOutcome.NOT_MET, f"the expectation is not met here: {'; '.join(says)}"
+    return None
+
+
+def _has_no_answer(incident: Incident) -> bool:
+    """Return whether nothing is known of what a captured incident's requests were answered."""
+    return (
+        incident.gate == CAPTURED
+        and not incident.findings
+        and all(send.status is None and not send.error for send in incident.sends)
+    )
+
+
+def _judges_a_status(findings: Sequence[Finding], errors: Mapping[str, int]) -> bool:
+    """Return whether an expectation of the status is not met, for more than a refused key."""
+    of_status = any(finding.says.startswith("status is ") for finding in findings)
+    return of_status and not set(errors.values()) <= KEY_REFUSED
+
+
+def _answered_by_errors(
+    errors: Mapping[str, int], *, unanswered: bool
+) -> tuple[ReplayOutcome, str]:
+    listed = ", ".join(dict.fromkeys(map(str, errors.values())))
+    if set(errors.values()) <= KEY_REFUSED:
+        return ReplayOutcome.NOT_JUDGED, f"the server refused the key (status {listed})"
+    if unanswered:
+        return ReplayOutcome.NOT_JUDGED, f"the answer is an error (status {listed})"
+    return ReplayOutcome.DIFFERENT, f"the answer is an error now (status {listed}), and was none"
 
 
 def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
@@ -113,6 +199,8 @@ def compare(before: Sent, now: Sent, *, models: tuple[str, str] = ("", "")) -> C
         _unnamed(_answer_text(sent), model) if models[0] != models[1] else _answer_text(sent)
         for sent, model in zip((before, now), models, strict=True)
     )
+    recorded = before.status is not None or bool(before.error)
+    before_text = before_text if recorded else ""
     diff = difflib.unified_diff(
         before_text.splitlines(), now_text.splitlines(), "then", "now", n=1, lineterm=""
     )
@@ -122,6 +210,7 @@ def compare(before: Sent, now: Sent, *, models: tuple[str, str] = ("", "")) -> C
         "\n".join(diff),
         (_first_s(before), _first_s(now)),
         (_last_s(before), _last_s(now)),
+        recorded,
     )
 
 
@@ -133,6 +222,7 @@ def _unnamed(text: str, model: str) -> str:
 
 def _plain(text: str, other_weights: bool) -> str:
     """Return a text without parts that differ from run to run."""
+    text = ADDED_STATUS.sub("", text)
     text = TOKEN.sub("*", PATH.sub("*", text))
     if other_weights:
         text = QUOTED.sub("*", text)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.sameness import why_degenerate
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.types import CAPTURED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_vllm_gates.client.exchange import Sent
+    from pytest_vllm_gates.incidents.read import IncidentFolder
 
 FILE = "expected/expectations.txt"
 """Where an incident keeps them, one a line."""
@@ -70,8 +72,18 @@ def parse_all(texts: Iterable[str]) -> tuple[Expectation, ...]:
     return tuple(parse(text) for text in texts if text.strip())
 
 
+def of(incident_folder: IncidentFolder) -> tuple[Expectation, ...]:
+    """Return the expectations of an incident; none where it is not of a captured request."""
+    if incident_folder.incident.gate != CAPTURED:
+        return ()
+    text = incident_folder.text(FILE)
+    return parse_all(text.splitlines() if text else DEFAULT)
+
+
 SHOWN = 120
 DONE = "[DONE]"
+ERROR = 400
+"""The least status of an answer that is an error."""
 
 
 @dataclass
@@ -93,10 +105,30 @@ class FirstChoice:
 
 def broken(expectations: Iterable[Expectation], sent: Sent) -> list[str]:
     """Return what is not as expected, in one sentence each."""
+    return [message for _, message in unmet(expectations, sent)]
+
+
+def unmet(expectations: Iterable[Expectation], sent: Sent) -> list[tuple[Expectation, str]]:
+    """Return the expectations that are not met, each with one sentence that says what came.
+
+    The sentence ends with the status where the answer is an error.
+    """
     choice = completion(sent)
+    is_error = sent.status is not None and sent.status >= ERROR
+    status = f" (status {sent.status})" if is_error else ""
     return [
-        message for expectation in expectations for message in _broken(expectation, sent, choice)
+        (expectation, message if expectation.name == "status" else f"{message}{status}")
+        for expectation in expectations
+        for message in _broken(expectation, sent, choice)
     ]
+
+
+def expects_error(expectations: Iterable[Expectation]) -> bool:
+    """Return whether an error is what is expected: `status is 400`, for example."""
+    return any(
+        expectation.name == "status" and int(expectation.value) >= ERROR
+        for expectation in expectations
+    )
 
 
 def completion(sent: Sent) -> FirstChoice:

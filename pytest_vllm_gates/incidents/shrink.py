@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents import write as incidents_write
+from pytest_vllm_gates.incidents import expectation, write as incidents_write
 from pytest_vllm_gates.incidents.parts import body_of
 from pytest_vllm_gates.incidents.read import FILES_BYTES
 from pytest_vllm_gates.incidents.types import CAPTURED
@@ -66,6 +66,12 @@ class Shrinker:
             send.name: incident_folder.sent(send) for send in incident_folder.incident.sends
         }
         self._groups = dict(self._grouped())
+        # Without the tool that is expected to be called, no server calls it.
+        self._called = {
+            expected.value
+            for expected in expectation.of(incident_folder)
+            if expected.kind == "calls"
+        }
         if why := self._why_not():
             raise UserError(f"{incident_folder.folder} cannot be shrunk: {why}")
 
@@ -94,12 +100,17 @@ class Shrinker:
         return "it holds no request" + ("" if incident.gate == CAPTURED else f": {test} sent none")
 
     def possible(self, left_out: Sequence[RemovablePart]) -> bool:
-        """Return whether what is left is still a conversation that can be asked."""
+        """Return whether each request, or the conversation, still has a message."""
         conversation = self._incident.conversation
-        if not conversation or self._groups:
-            return True
+        if self._groups or not conversation:
+            return all(self._has_a_message(group, left_out) for group in self._groups)
         remaining = _without_parts(conversation, left_out, CONVERSATION_OPTIONS)
         return bool(remaining.get("messages"))
+
+    def _has_a_message(self, group: str, left_out: Sequence[RemovablePart]) -> bool:
+        count = len(_list_of(body_of(self._sends[group]), "messages"))
+        gone = {part.what for part in left_out if (part.kind, part.of) == ("turn", group)}
+        return not gone or len(gone) < count
 
     def parts(self) -> Iterator[tuple[str, list[RemovablePart]]]:
         """Yield what may be left out, kind by kind: the largest first."""
@@ -144,7 +155,8 @@ class Shrinker:
         more = itertools.dropwhile(
             lambda word: not word.startswith("--") and ".py" not in word, words
         )
-        return " ".join(["pytest --repro {path}", *map(shlex.quote, more)])
+        place = "{name}" if self._incident.gate == CAPTURED else "{path}"
+        return " ".join([f"pytest --repro {place}", *map(shlex.quote, more)])
 
     def _grouped(self) -> Iterator[tuple[str, list[str]]]:
         """Yield requests that are one question: the ways a cell was asked, or each by itself."""
@@ -162,14 +174,13 @@ class Shrinker:
     def _parts_of(self, kind: str, group: str) -> Iterator[RemovablePart]:
         body = body_of(self._sends[group])
         if kind == "turn":
-            messages = body.get("messages")
-            count = len(messages) if isinstance(messages, list) else 0
+            count = len(_list_of(body, "messages"))
             yield from (RemovablePart("turn", group, at) for at in range(count) if count > 1)
         elif kind == "tool":
-            tools = body.get("tools")
             yield from (
                 RemovablePart("tool", group, at)
-                for at in range(len(tools) if isinstance(tools, list) else 0)
+                for at, tool in enumerate(_list_of(body, "tools"))
+                if _name_of(tool) not in self._called
             )
         else:
             yield from (RemovablePart("option", group, key) for key in body if key not in FIXED)
@@ -215,6 +226,18 @@ def _without_parts(
             key: value for key, value in remaining.items() if key not in ("tools", "tool_choice")
         }
     return remaining
+
+
+def _list_of(body: dict[str, Any], key: str) -> list[Any]:
+    value = body.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _name_of(tool: Any) -> str:
+    """Return the name of a tool of a request, of a chat or of a response."""
+    table = tool if isinstance(tool, dict) else {}
+    function = table.get("function")
+    return str((function if isinstance(function, dict) else table).get("name") or "")
 
 
 def _names(cell_sends: CellSends) -> list[str]:

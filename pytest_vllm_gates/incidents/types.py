@@ -200,7 +200,7 @@ class Incident(IncidentRecord):
     cut: tuple[str, ...] = ()
     """What was too large to be kept whole, and how much of it was."""
     command: str
-    """What sends it again."""
+    """What sends it again; of a captured request, typed where the incident's folder lies."""
     files: dict[str, File] = Field(default_factory=dict)
     """Every other file of the incident."""
     sha256: str = ""

@@ -55,7 +55,8 @@ def write(
     """Write an incident into `parent` under `name`, whole or not at all; return its folder.
 
     `sends` and `files` become the incident's; where there is not room for all, what was left out
-    stands under `cut`. `{path}` in the incident's command becomes the folder. Raises `WriteError`.
+    stands under `cut`. `{path}` in the incident's command becomes the folder, and `{name}` its name
+    alone. Raises `WriteError`.
     """
     with writing(parent / name), folder_aside(parent) as aside:
         listed, written_sends, cut = _laid_out(aside, sends, files)
@@ -66,7 +67,9 @@ def write(
                     "sends": tuple(written_sends),
                     "cut": (*incident.cut, *cut),
                     "files": listed,
-                    "command": incident.command.replace("{path}", shlex.quote(str(folder))),
+                    "command": incident.command.replace("{path}", shlex.quote(str(folder))).replace(
+                        "{name}", shlex.quote(folder.name)
+                    ),
                 }
             ).model_dump(mode="json")
             # Half a surrogate pair, as broken answers have it, is no UTF-8.

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 COLOURS = {
     ReplayOutcome.REPRODUCED: "red",
+    ReplayOutcome.NOT_MET: "red",
     ReplayOutcome.DIFFERENT: "yellow",
+    ReplayOutcome.NOT_JUDGED: "yellow",
     ReplayOutcome.NOT_REPRODUCED: "green",
 }
 DIFF_LINES = 24
@@ -28,11 +30,13 @@ def document(
     """Return what a replay came to, as verdict.json has it under `repro`.
 
     The answer is the worst of all attempts: one that reproduces is enough. An incident that was not
-    sent again at all is DIFFERENT.
+    sent again at all is DIFFERENT. Of a request without a recorded answer, the tries are counted
+    in which its expectations are not met.
     """
     answers = [ReplayOutcome(attempt["answer"]) for attempt in attempts]
     worst = next((colour for colour in COLOURS if colour in answers), ReplayOutcome.DIFFERENT)
-    again, times = answers.count(ReplayOutcome.REPRODUCED), len(answers)
+    shown = worst if worst is ReplayOutcome.NOT_MET else ReplayOutcome.REPRODUCED
+    again, times = answers.count(shown), len(answers)
     return {
         "bundle": str(path),
         "gate": incident.gate,
@@ -75,12 +79,18 @@ def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if attempt is None:
         yield "yellow", "  it was not sent again: the run ended before that"
         return
-    yield "", f"  now:  {_first(attempt['says']) or attempt['outcome']} ({attempt['why']})"
+    says = _first(attempt["says"]) or attempt["outcome"]
+    explained = answer in (ReplayOutcome.NOT_MET, ReplayOutcome.NOT_JUDGED)
+    why = str(attempt["why"])
+    yield "", f"  now:  {why if explained else f'{says} ({why})'}"
     responses = [response for attempt in attempts for response in attempt["responses"]]
-    apart = [response for response in responses if not response["same"]]
-    if responses:
-        yield "", f"  {len(responses)} answers compared, {len(apart)} differ"
-    for response in (apart or responses)[:RESPONSES]:
+    known = [response for response in responses if response.get("recorded", True)]
+    unknown = [response for response in responses if not response.get("recorded", True)]
+    apart = [response for response in known if not response["same"]]
+    if known:
+        differ = "differs" if len(apart) == 1 else "differ"
+        yield "", f"  {counted(len(known), 'answer')} compared, {len(apart)} {differ}"
+    for response in ([*apart, *unknown] or known)[:RESPONSES]:
         yield "", f"  {response['name']}: {_timing(response)}"
         lines = response["diff"].splitlines()
         for line in lines[:DIFF_LINES]:
@@ -95,12 +105,27 @@ def left_lines(incidents: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, st
         yield "", f"  incident: {incident['gate']}: {incident['command']}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def _first(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
 
 
 def _timing(response: Mapping[str, Any]) -> str:
     (first, now_first), (last, now_last) = response["first_s"], response["seconds"]
+    if not response.get("recorded", True):
+        return (
+            f"no answer was recorded; now: first byte {_seconds(now_first)}, "
+            f"last byte {_seconds(now_last)}"
+        )
+    if first == last == 0:  # an answer that was pasted
+        return (
+            f"no times were recorded; now: first byte {_seconds(now_first)}, "
+            f"last byte {_seconds(now_last)}"
+        )
     return (
         f"first byte {_seconds(first)} then, {_seconds(now_first)} now; "
         f"last byte {_seconds(last)} then, {_seconds(now_last)} now"

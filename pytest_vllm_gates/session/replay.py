@@ -16,6 +16,7 @@ from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.environment.overlay import repairs
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import (
+    captured_notes,
     checks,
     replay_target,
     same_server,
@@ -23,6 +24,7 @@ from pytest_vllm_gates.incidents import (
 )
 from pytest_vllm_gates.incidents.read import read
 from pytest_vllm_gates.incidents.types import CAPTURED, LANE, PROMPT_FILES
+from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.session.items import INCIDENTS, findings_key, incident_of, own_gate_of
 from pytest_vllm_gates.session.run import Replays
@@ -71,13 +73,21 @@ def resolve(options: Options) -> Replays:
         checkpoint, absent = _weights(incident_folder, family, attached=attached)
     if checkpoint and not absent:
         notes.append(f"weights: {checkpoint.source}")
+    notes += [absent] if absent else []
+    notes += captured_notes.notes(
+        incident_folder,
+        times=options.times,
+        stands_in=bool(absent),
+        times_option=spelling.name(options, "times"),
+        url_option=spelling.name(options, "base_url"),
+    )
     return Replays(
         repro=incident_folder,
         times=options.times,
         family=family,
         checkpoint=checkpoint,
         lane=lane,
-        notes=tuple([*notes, absent] if absent else notes),
+        notes=tuple(notes),
         other_weights=bool(absent or options.checkpoint),
     )
 
@@ -250,7 +260,7 @@ def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
 
 def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
     """Return what a test of --repro came to, as JSON; None for any other test."""
-    from pytest_vllm_gates.incidents import compare  # noqa: PLC0415 - only for a replay
+    from pytest_vllm_gates.incidents import compare, expectation  # noqa: PLC0415 - only for a replay
 
     attempt, incident_folder = incident_of(item), run.replays.repro
     if attempt is None or incident_folder is None:
@@ -263,30 +273,32 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
         replace(finding, says=clean(finding.says))
         for finding in (*(sorted_findings.new if sorted_findings else ()), *known)
     ]
+    tape = run.tapes.get(result["family"])
+    before = [incident_folder.sent(send) for send in incident_folder.incident.sends]
+    pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
+    statuses = {then.name: answered.status for then, answered in pairs}
     answer, why = compare.decide(
         incident_folder.incident,
         Outcome(result["outcome"]),
         clean(result["reason"]),
-        [replace(finding, says=clean(finding.says)) for finding in findings],
+        findings,
         other_weights=run.replays.other_weights,
+        statuses=statuses,
+        error_expected=expectation.expects_error(expectation.of(incident_folder)),
     )
-    tape = run.tapes.get(result["family"])
-    before = [
-        incident_folder.sent(send)
-        for send in incident_folder.incident.sends
-        if attempt.number in (None, 1)
-    ]
     boot = run.boots.get(result["family"])
     now = boot.endpoint.model if boot and boot.endpoint else ""
     models = (incident_folder.incident.model, now)
-    pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
+    compared = pairs if attempt.number in (None, 1) else []
     return {
         "answer": str(answer),
         "why": why,
         "outcome": str(result["outcome"]),
         "says": result["reason"],
         "seconds": round(result["duration_s"], 3),
-        "responses": [compare.compare(*pair, models=models).document() for pair in pairs],
+        "statuses": statuses,
+        "unmet": list(result["evidence"].get("unmet", ())),
+        "responses": [compare.compare(*pair, models=models).document() for pair in compared],
     }
 
 

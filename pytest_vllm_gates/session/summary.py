@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded.characters import shown
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.finish import End
     from pytest_vllm_gates.session.run import Run
 
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
 
 def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> None:
     """Show one line a gate, then the verdict, then what was written."""
@@ -31,6 +35,23 @@ def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> No
     folder = terminalreporter.config.invocation_params.dir
     for colour, line in _last_words(run, ending, folder, bends=bool(terminalreporter.isatty)):
         terminalreporter.write_line(shown(line), **({colour: True} if colour else {}))
+
+
+def fold_tries(terminalreporter: pytest.TerminalReporter | None, run: Run) -> None:
+    """Have pytest show a failure once that several tries of --repro share but for numbers."""
+    if terminalreporter is None or run.replays.times < 2:  # noqa: PLR2004
+        return
+    first_by_text: dict[str, pytest.TestReport] = {}
+    tries: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("failed", ()):
+        text = NUMBER.sub("#", report.longreprtext)
+        tries[text] += 1
+        if first_by_text.setdefault(text, report) is not report:
+            # As pytest marks what its debugger has shown.
+            report._pdbshown = True  # noqa: SLF001
+    for text, report in first_by_text.items():
+        if tries[text] > 1:
+            report.sections.append(("Tries", f"{tries[text]} times"))
 
 
 def _last_words(run: Run, ending: End, folder: Path, *, bends: bool) -> Iterator[tuple[str, str]]:

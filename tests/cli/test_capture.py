@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -140,6 +141,93 @@ def test_captured_request_that_is_not_inference_is_not_sent_again(
     assert kept_run.ret == pytest.ExitCode.TESTS_FAILED
 
 
+def test_import_without_an_answer_says_how_to_keep_one(
+    workdir: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workdir / "ticket.txt").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
+    imported = ["incident", "from", "ticket.txt", "--expect", "content has Paris", "--model", "glm"]
+    assert main(imported) == 0
+    output = capsys.readouterr().out
+    folder = incident_in(workdir).folder.relative_to(workdir)
+    assert "no answer is known, so a replay can only say whether the expectations hold" in output
+    typed = f"vllm-gates capture --base-url URL --request {folder}"
+    assert f"to keep one: {typed}" in output
+
+    words = typed.replace("URL", fakes(names=("qwen3.5",)).base_url).split()[1:]
+    assert main([*words, "--out", "kept"]) == 0
+    assert " pieces, " in capsys.readouterr().out
+    (path,) = (workdir / "kept").iterdir()
+    kept = read(path)
+    assert kept.incident.family == "glm"
+    assert kept.text("expected/expectations.txt") == "content has Paris\n"
+    (send,) = kept.incident.sends
+    assert (kept.body(send), send.status) == (BODY.encode(), 200)
+
+
+def archive() -> str:
+    request = {
+        "method": "POST", "url": "http://h/v1/chat/completions", "headers": [],
+        "postData": {"text": BODY},
+    }  # fmt: skip
+    return json.dumps({"log": {"entries": [{"request": request}, {"request": request}]}})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more", "count"),
+    [
+        ("ticket.txt", f"curl http://h/v1/chat/completions -d '{BODY}'", (), 1),
+        ("page.har", archive(), (), 2),
+        ("page.har", archive(), ("--number", "2"), 1),
+        # A body that quotes a command or a log is a body all the same.
+        ("body.json", BODY.replace("Capital?", "Received request a: prompt: "), (), 1),
+    ],
+)
+def test_capture_takes_what_an_import_takes(
+    workdir: Path, fakes: Fakes, *, name: str, text: str, more: tuple[str, ...], count: int
+) -> None:
+    (workdir / name).write_text(text)
+    url = fakes(names=("qwen3.5",)).base_url
+    assert main(["capture", "--base-url", url, "--request", name, *more]) == 0
+    sends = incident_in(workdir).incident.sends
+    assert [(send.path, send.status) for send in sends] == [("/v1/chat/completions", 200)] * count
+
+
+def test_one_request_of_an_incident_is_captured_by_its_body(
+    workdir: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workdir / "page.har").write_text(archive())
+    assert main(["incident", "from", "page.har", "--expect", "calls get_time"]) == 0
+    folder = incident_in(workdir).folder
+    url = fakes("chat-500", names=("qwen3.5",)).base_url
+    request = str(folder / "requests/2.json")
+    assert main(["capture", "--base-url", url, "--request", request, "--out", "kept"]) == 1
+    assert "status 500, 1 piece, " in capsys.readouterr().out
+    (path,) = (workdir / "kept").iterdir()
+    (send,) = read(path).incident.sends
+    assert send.name == "2"
+    assert read(path).incident.says == "it calls nothing, not get_time (status 500)"
+
+
+def test_request_of_others_that_is_not_inference_is_not_captured(
+    workdir: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workdir / "ticket.txt").write_text("curl http://h/v1/load_lora_adapter -d '{}'")
+    server = fakes(names=("qwen3.5",))
+    capture_it = ["capture", "--base-url", server.base_url, "--request", "ticket.txt"]
+    assert main([*capture_it, "--model", "qwen3.5"]) == 2
+    message = capsys.readouterr().err
+    assert "it would send 'POST' '/v1/load_lora_adapter' with your key" in message
+    assert server.chats == 0
+
+
+def test_replaced_secrets_are_said(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = BODY.replace("Capital?", f"My key is {KEY}, or {KEY}.")
+    (workdir / "ticket.txt").write_text(f"curl http://h/v1/chat/completions -d '{body}'")
+    assert main(["incident", "from", "ticket.txt"]) == 0
+    says = "2 secrets were replaced in the prompt: the request is not the original"
+    assert says in capsys.readouterr().out
+
+
 def test_missing_answer_becomes_an_incident(
     workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,6 +284,60 @@ def test_curl_command_becomes_an_incident_without_its_key(
     for path in (workdir / "incidents").rglob("*"):
         assert path.is_dir() or "letmein" not in path.read_text()
     assert "letmein" not in capsys.readouterr().out
+
+
+def test_query_of_the_url_is_left_out(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = "http://h/v1/chat/completions?api_key=letmein-query-1&x=2"
+    (workdir / "ticket.txt").write_text(f"curl '{url}' -d '{BODY}'")
+    assert main(["incident", "from", "ticket.txt"]) == 0
+    says = "the URL's query was left out: a key in it is a secret, and none is sent again"
+    output = capsys.readouterr().out
+    assert says in output
+    (send,) = incident_in(workdir).incident.sends
+    assert send.path == "/v1/chat/completions"
+    for path in (workdir / "incidents").rglob("*"):
+        assert path.is_dir() or "letmein" not in path.read_text()
+
+
+def test_command_of_an_incident_is_right_wherever_it_was_moved(workdir: Path, fakes: Fakes) -> None:
+    url = fakes(names=("qwen3.5",)).base_url
+    assert capture(url) == 0
+    folder = incident_in(workdir).folder
+    assert read(folder).incident.command == f"pytest --repro {folder.name} --base-url {url}"
+    assert capture(url, "--out", str(folder.parent)) == 0  # another of that name
+    again = folder.with_name(f"{folder.name}-2")
+    assert read(again).incident.command == f"pytest --repro {again.name} --base-url {url}"
+    kept = workdir / "golden" / "incidents"
+    kept.mkdir(parents=True)
+    shutil.move(folder, kept)
+    words = shlex.split(read(kept / folder.name).incident.command)
+    assert read(kept / words[2]).folder == kept / folder.name
+
+
+def test_command_of_an_import_names_no_server(workdir: Path) -> None:
+    (workdir / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
+    assert main(["incident", "from", "curl"]) == 0
+    folder = incident_in(workdir).folder
+    assert read(folder).incident.command == f"pytest --repro {folder.name}"
+
+
+def test_wrong_answer_below_the_command_is_kept(
+    workdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    delta = {"choices": [{"index": 0, "delta": {"content": "No."}, "finish_reason": "stop"}]}
+    (workdir / "ticket.txt").write_text(
+        "Hello, this calls no tool:\n"
+        f"$ curl http://h/v1/chat/completions \\\n  -d '{BODY}'\n"
+        f"data: {json.dumps(delta)}\n\ndata: [DONE]\n"
+    )
+    assert main(["incident", "from", "ticket.txt", "--expect", "calls get_time"]) == 0
+    output = capsys.readouterr().out
+    assert "  1 line before the command was skipped\n" in output
+    assert "  the text below the command was taken as the answer that was seen" in output
+    assert "  it calls nothing, not get_time\n" in output
+    assert "no answer is known" not in output
+    incident = incident_in(workdir).incident
+    assert (incident.sends[0].status, incident.says) == (200, "it calls nothing, not get_time")
 
 
 def test_prompts_can_be_left_out(workdir: Path) -> None:

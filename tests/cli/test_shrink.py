@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,15 +14,13 @@ from pytest_vllm_gates.catalog.matrix import ConversationRule
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents import write as incidents_write
+from pytest_vllm_gates.incidents import expectation, write as incidents_write
 from pytest_vllm_gates.incidents.read import IncidentFolder, read
 from pytest_vllm_gates.incidents.shrink import RemovablePart, Shrinker
 from pytest_vllm_gates.incidents.types import CellSends, RecordedWalk
 from pytest_vllm_gates.server.kept import registry as kept_registry
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Fakes, Project
 
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
@@ -187,6 +187,13 @@ def test_smaller_incident_keeps_the_rest_of_the_command(tmp_path: Path) -> None:
     )
 
 
+def test_smaller_captured_incident_is_typed_beside_it_too(tmp_path: Path) -> None:
+    command = "pytest --repro {name} --base-url http://h/v1"
+    original = incident_folder(tmp_path, [request("1")], gate="captured", command=command)
+    folder = Shrinker(original).write(tmp_path, "smaller", [RemovablePart("turn", "1", 0)])
+    assert read(folder).incident.command == "pytest --repro smaller --base-url http://h/v1"
+
+
 OURS = """
 def test_ours(conversation, chat, family):
     answer = chat.ask(conversation.body(family))
@@ -223,6 +230,96 @@ def test_incident_of_a_conversation_is_shrunk_on_the_projects_lane(
     assert smaller.incident.conversation
     assert [each["content"] for each in smaller.incident.conversation["messages"]] == ["Hm?"]
     assert f"send it again: pytest --repro {smaller.folder} --lane fake mine" in output
+
+
+def test_reason_without_words_of_the_test_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passed = {"why": "its test passes", "says": ""}
+    failed = {"why": "it differs", "says": "it said no"}
+    document = {"answer": "NOT REPRODUCED", "attempts": [passed, failed, failed]}
+
+    def replay(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        (report,) = [word for word in command if word.startswith("--gates-report=")]
+        path = Path(report.partition("=")[2]) / "verdict.json"
+        path.write_text(json.dumps({"repro": document}))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("subprocess.run", replay)
+    original = incident_folder(tmp_path, [request("1")], gate="captured")
+    assert main(["shrink", str(original.folder)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["  its test passes", "  it differs: it said no (2 times)"]
+
+
+def test_captured_request_keeps_a_message_and_the_tool_that_is_expected(tmp_path: Path) -> None:
+    tools = [TOOL, {"type": "function", "function": {"name": "get_time"}}]
+    files = {expectation.FILE: b"calls get_time\n"}
+    path = incidents_write.write(
+        tmp_path, "it", incident(gate="captured"), [request("1", tools=tools)], files
+    )
+    whittler = Shrinker(read(path))
+    assert kinds(whittler)["tool"] == ["tool 1"], "the second is the one that is to be called"
+    turns = [RemovablePart("turn", "1", at) for at in range(len(MESSAGES))]
+    assert whittler.possible(turns[1:])
+    assert not whittler.possible(turns)
+
+
+def replay_that(*attempts: dict[str, Any]) -> dict[str, Any]:
+    return {"answer": "REPRODUCED", "attempts": [{"why": "w", "says": "s", **a} for a in attempts]}
+
+
+@pytest.mark.parametrize(
+    ("worse", "says"),
+    [
+        ({"statuses": {"1": 400}}, "the status is 400, not 200"),
+        ({"statuses": {"1": None}}, "the status is missing, not 200"),
+        ({"unmet": ["1: calls x", "1: whole"]}, "another expectation is not met: 1: whole"),
+    ],
+)
+def test_part_that_goes_wrong_in_another_way_does_not_count(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    worse: dict[str, Any],
+    says: str,
+) -> None:
+    whole = {"statuses": {"1": 200}, "unmet": ["1: calls x"]}
+
+    def replay(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        values = dict(word[2:].split("=", 1) for word in command if word.startswith("--gates"))
+        folder = read(Path(values["gates-repro"]))
+        complete = body_of(folder, "1").keys() == BODY.keys()
+        document = {"repro": replay_that(whole if complete else {**whole, **worse})}
+        (Path(values["gates-report"]) / "verdict.json").write_text(json.dumps(document))
+        return subprocess.CompletedProcess(command, 1, "", "")
+
+    monkeypatch.setattr("subprocess.run", replay)
+    messages = {"messages": MESSAGES[:1], "tools": []}
+    original = incident_folder(tmp_path, [request("1", **messages)], gate="captured")
+    assert main(["shrink", str(original.folder)]) == 0
+    output = capsys.readouterr().out
+    assert f"try 2: REPRODUCED, but {says}" in output
+    assert "nothing can be left out" in output
+
+
+def test_request_that_is_refused_without_messages_keeps_one(
+    tmp_path: Path,
+    fakes: Fakes,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    body = {"model": "qwen3.5", "messages": MESSAGES[:2], "temperature": 0}
+    (tmp_path / "body.json").write_text(json.dumps(body))
+    url = fakes("strict", names=("qwen3.5",)).base_url
+    capture = ["capture", "--base-url", url, "--request", "body.json", "--expect", "calls get_time"]
+    assert main(capture) == 1
+    (path,) = (tmp_path / "incidents").iterdir()
+    assert main(["shrink", str(path), "--base-url", url]) == 0, capsys.readouterr()
+    smaller = read(path.parent / f"{path.name}-shrunk")
+    assert body_of(smaller, "1") == {"model": "qwen3.5", "messages": [MESSAGES[1]]}
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from pytest_vllm_gates.incidents.expectation import (
     Expectation,
     broken,
     completion,
+    expects_error,
     parse,
     parse_all,
 )
@@ -137,3 +138,16 @@ def test_unknown_expectation_is_refused_with_the_known_forms(typed: str) -> None
     with pytest.raises(UserError) as raised:
         parse(typed)
     assert all(form in str(raised.value) for form in FORMS)
+
+
+def test_sentence_about_an_error_says_its_status() -> None:
+    refused = sent('{"error": {"message": "no"}}', status=400)
+    assert broken(parse_all(["calls get_time"]), refused) == [
+        "it calls nothing, not get_time (status 400)"
+    ]
+    assert broken([parse("status is 200")], refused)[0].startswith("status is 400, not 200: ")
+
+
+def test_error_is_expected_by_its_status() -> None:
+    assert expects_error(parse_all(["whole", "status is 400"]))
+    assert not expects_error(parse_all(["status is 200", "calls nothing"]))

@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply({})
         elif self.path == "/version":
             self.reply({"version": "0.32.0"})
-        elif not self.known():
+        elif not self.known() and "any-list" not in self.server.faults:
             self.reply({"error": "Unauthorized"}, 401)
         elif self.path == "/v1/models" and "no-openai" in self.server.faults:
             self.reply({"hello": "I am some other program"})
@@ -81,6 +81,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.known():
             self.reply({"error": "Unauthorized"}, 401)
+        elif "strict" in self.server.faults and not body.get("messages"):
+            self.reply({"error": {"message": "messages is empty", "code": 400}}, 400)
         else:
             self.server.chats += 1
             self.chat(body)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents.importers import BODY_BYTES, request
+from pytest_vllm_gates.incidents.importers import BODY_BYTES, pasted, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from pytest_vllm_gates.client.exchange import Sent
 
@@ -35,6 +36,11 @@ FLAGS = {
     "--tlsv1.3", "--raw", "--disable", "--no-sessionid", "--no-alpn", "--retry-connrefused",
     "--retry-all-errors", "--anyauth", "--basic", "--tr-encoding", "--junk-session-cookies",
 }  # fmt: skip
+BEGIN = re.compile(
+    r"^(?P<prompt>[ \t]*(?:[$#>][ \t]+)?)(?:\S*/)?curl(?:\.exe)?(?=\s)", re.MULTILINE
+)
+# As browsers copy for Windows: ^" quotes, and ^ continues a line.
+OF_CMD = re.compile(r"\S+\s+(?:\^\"|[^\n']*\^[ \t]*\r?\n)")
 ENDS = re.compile(r"[|;&<>()]+")
 LAST, HALVES = 0x10FFFF, range(0xD800, 0xE000)
 """Unicode's last character, and numbers that are halves of one in UTF-16."""
@@ -51,14 +57,39 @@ EXPANSION = re.compile(r"\\([$`\"\\\n])|" + EXPANDED.pattern)
 
 def claims(text: str) -> bool:
     """Return whether a text is a curl command line."""
-    return re.match(r"\s*(?:[$#>]\s+)?(?:\S*/)?curl(?:\.exe)?\s", text) is not None
+    return BEGIN.search(text) is not None
 
 
 def requests(text: str, folder: Path) -> list[Sent]:
     """Return the one request of a command line; a file it names is read if it is in `folder`."""
-    words = _words(text)
-    if not words or Path(words[0]).name not in ("curl", "curl.exe"):
+    return read(text, folder)[0]
+
+
+def read(text: str, folder: Path) -> tuple[list[Sent], list[str]]:
+    """Return the request of a command line, with the answer below it, and what was left out.
+
+    The command ends at its first line break that is neither quoted nor escaped.
+    """
+    begin = BEGIN.search(text)
+    if begin is None:
         raise UserError("this is no curl command line: it begins with something else")
+    command = text[begin.end("prompt") :]
+    if OF_CMD.match(command):
+        raise UserError("this was copied for cmd.exe: copy as cURL (bash)")
+    end = _end_of_command(command)
+    skipped, below = pasted.lines_of(text[: begin.start()]), command[end:]
+    notes = [f"{len(skipped)} lines before the command were skipped"] if skipped[1:] else []
+    notes += ["1 line before the command was skipped"] if len(skipped) == 1 else []
+    sent = _request(command[:end], folder, below=bool(below.strip()))
+    answer = pasted.answer(below)
+    if answer.status is not None:
+        pieces = ((0.0, answer.data),)
+        sent = replace(sent, status=answer.status, pieces=pieces)
+    return [sent], [*notes, answer.note] if answer.note else notes
+
+
+def _request(command: str, folder: Path, *, below: bool) -> Sent:
+    words = _words(command)
     method, url, data = "POST", "", b""
     headers: dict[str, str] = {}
     for option, value in _options(words[1:]):
@@ -73,12 +104,12 @@ def requests(text: str, folder: Path) -> list[Sent]:
         elif option in HEADER:
             name, _, content = value.partition(":")
             headers[name.strip().lower()] = content.strip()
-    _check(url, method, data)
+    _check(url, method, data, below=below)
     headers["content-type"] = "application/json"
-    return [request(url, data, method=method, headers=headers)]
+    return request(url, data, method=method, headers=headers)
 
 
-def _check(url: str, method: str, data: bytes) -> None:
+def _check(url: str, method: str, data: bytes, *, below: bool) -> None:
     if not url:
         raise UserError("the command names no URL")
     if OPEN in url + method or OPEN.encode() in data:
@@ -87,7 +118,10 @@ def _check(url: str, method: str, data: bytes) -> None:
             "nothing is executed here; paste it with that in place"
         )
     if not data:
-        raise UserError("the command sends no data (-d, --json): there is no request to keep")
+        raise UserError(
+            "the command sends no data (-d, --json): there is no request to keep"
+            + ("; it ends at its first line break without a backslash" if below else "")
+        )
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -144,7 +178,7 @@ def _data(option: str, value: str, folder: Path) -> bytes:
 
 def _words(text: str) -> list[str]:
     """Split a command as a shell does, up to where the command ends."""
-    text = re.sub(r"^\s*[$#>]\s+", "", text).replace("\\\r\n", "\\\n").replace("\\\n", " ")
+    text = text.replace("\\\r\n", "\\\n").replace("\\\n", " ")
     lexer = shlex.shlex(_quoted(text.strip()), posix=True, punctuation_chars="|;<>")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -163,28 +197,39 @@ def _words(text: str) -> list[str]:
 
 def _quoted(text: str) -> str:
     """Return a command in which $'…' is quoted plainly, and what a shell would expand is marked."""
-    done, at = [], 0
+    return "".join(_part_quoted(text, at, end) for at, end in _parts(text))
+
+
+def _part_quoted(text: str, at: int, end: int) -> str:
+    part = text[at:end]
+    if part.startswith("$'"):
+        return shlex.quote(ESCAPED.sub(_unescaped, part[2:-1]))
+    if part.startswith('"'):
+        closed = len(part) > 1 and part.endswith('"')
+        return shlex.quote(EXPANSION.sub(_marked, part[1:-1])) if closed else part
+    return OPEN + part if EXPANDED.match(text, at) else part
+
+
+def _parts(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each part of a command is: an escape, something quoted, or one character."""
+    at = 0
     while at < len(text):
-        pair, character = text[at : at + 2], text[at]
+        character = text[at]
         if character == "\\":
-            end, part = at + 2, pair
-        elif character == "'":
-            end = _end(text, at + 1, "'", escapes=False)
-            part = text[at:end]
-        elif pair == "$'":
+            end = at + (3 if text.startswith("\r\n", at + 1) else 2)
+        elif character in "'\"":
+            end = _end(text, at + 1, character, escapes=character == '"')
+        elif text.startswith("$'", at):
             end = _end(text, at + 2, "'", escapes=True)
-            part = shlex.quote(ESCAPED.sub(_unescaped, text[at + 2 : end - 1]))
-        elif character == '"':
-            end = _end(text, at + 1, '"', escapes=True)
-            quotation = text[at:end]
-            closed = len(quotation) > 1 and quotation.endswith('"')
-            part = shlex.quote(EXPANSION.sub(_marked, quotation[1:-1])) if closed else quotation
         else:
             end = at + 1
-            part = OPEN + character if EXPANDED.match(text, at) else character
-        done.append(part)
+        yield at, end
         at = end
-    return "".join(done)
+
+
+def _end_of_command(text: str) -> int:
+    """Return where a command ends: at its first line break that is neither quoted nor escaped."""
+    return next((at for at, _ in _parts(text) if text[at] == "\n"), len(text))
 
 
 def _end(text: str, at: int, quote: str, *, escapes: bool) -> int:

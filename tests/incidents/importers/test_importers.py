@@ -105,6 +105,11 @@ def test_reading_agrees_with_a_real_shell(tmp_path: Path) -> None:
         (f"curl {URL} -d '[1]'", "no JSON object"),
         ("curl http://h/health -d '{}'", "no path of an OpenAI-compatible server"),
         ("", "it begins with something else"),
+        (
+            f'curl ^"{URL}^" ^\r\n  -H ^"accept: */*^" ^\r\n  --data-raw ^"^{{^\\^"a^\\^":1^}}^"',
+            "this was copied for cmd.exe: copy as cURL .bash.",
+        ),
+        (f'curl "{URL}" ^\n  --data-raw "{{\\"a\\": 1}}"', "this was copied for cmd.exe"),
     ],
 )
 def test_unreadable_command_is_refused(tmp_path: Path, command: str, message: str) -> None:

@@ -1,0 +1,65 @@
+"""Notes on the replay of a captured request: what its answer can show, and what it cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.incidents import expectation
+from pytest_vllm_gates.incidents.importers import CHAT, COMPLETIONS, RESPONSES
+from pytest_vllm_gates.incidents.parts import body_of
+from pytest_vllm_gates.incidents.types import CAPTURED
+from pytest_vllm_gates.redaction.values import REDACTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_vllm_gates.client.exchange import Sent
+    from pytest_vllm_gates.incidents.read import IncidentFolder
+
+TIMES = 20
+OF_THE_WEIGHTS = ("calls", "has", "sense")
+"""The kinds of expectations that another model's words meet or miss by chance."""
+
+
+def sampling(sends: Sequence[Sent], times_option: str) -> Iterator[str]:
+    """Yield that one try says little, where a request does not fix how it is sampled."""
+    if any(map(_is_sampled, sends)):
+        which = "this request is" if len(sends) == 1 else "some of these requests are"
+        yield f"{which} sampled: one try says little; {times_option} {TIMES} says more"
+
+
+def _is_sampled(sent: Sent) -> bool:
+    body = body_of(sent)
+    fixed = body.get("temperature") == 0 or body.get("top_k") == 1 or body.get("seed") is not None
+    return not fixed and sent.path.partition("?")[0] in (CHAT, COMPLETIONS, RESPONSES)
+
+
+def replaced_secrets(sends: Sequence[Sent]) -> Iterator[str]:
+    """Yield how many secrets of the requests were replaced."""
+    count = sum(sent.body.count(REDACTED.encode()) for sent in sends)
+    if count:
+        words = "1 secret was" if count == 1 else f"{count} secrets were"
+        yield f"{words} replaced in the prompt: the request is not the original"
+
+
+def notes(
+    incident_folder: IncidentFolder,
+    *,
+    times: int,
+    stands_in: bool,
+    times_option: str,
+    url_option: str,
+) -> Iterator[str]:
+    """Yield the notes of a replay. `stands_in`: the miniature does, for the incident's weights."""
+    if incident_folder.incident.gate != CAPTURED:
+        return
+    sends = [incident_folder.sent(send) for send in incident_folder.incident.sends]
+    if times == 1:
+        yield from sampling(sends, times_option)
+    yield from replaced_secrets(sends)
+    kinds = {expected.kind for expected in expectation.of(incident_folder)}
+    if stands_in and not kinds.isdisjoint(OF_THE_WEIGHTS):
+        yield (
+            "the miniature's words are not your model's: only status, frames and markers count; "
+            f"{url_option} asks your server"
+        )
