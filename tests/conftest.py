@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import hypothesis
@@ -138,6 +139,24 @@ FAKE_KEY_FILE = {key_file!r}
 """
 
 
+def forget_submodules() -> None:
+    """Take from our packages the modules that pytester has taken from `sys.modules`.
+
+    `from package import module` would give the old module, and `import package.module` a new one:
+    then one class is two, and none of its members is the other's.
+    """
+    ours = {name: module for name, module in sys.modules.items() if _is_ours(name)}
+    for name, package in ours.items():
+        for attribute, member in [*vars(package).items()]:
+            submodule = f"{name}.{attribute}"
+            if isinstance(member, ModuleType) and member.__name__ == submodule not in ours:
+                delattr(package, attribute)
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] == "pytest_vllm_gates"
+
+
 @dataclass
 class Project:
     """A project of a user's, with a lane whose server is fake."""
@@ -174,9 +193,12 @@ class Project:
 
     def pytest(self, *arguments: str) -> Result:
         """Run pytest in this process."""
-        return self.pytester.runpytest_inprocess(
-            "-p", "no:cacheprovider", *arguments, no_reraise_ctrlc=True
-        )
+        try:
+            return self.pytester.runpytest_inprocess(
+                "-p", "no:cacheprovider", *arguments, no_reraise_ctrlc=True
+            )
+        finally:
+            forget_submodules()
 
     def gates(self, *arguments: str, faults: str = "") -> Result:
         """Run the gates against the fake server, with a report."""
