@@ -220,7 +220,7 @@ def test_a_family_without_tools_loses_no_call() -> None:
 def test_an_unclosed_call_is_a_call() -> None:
     reading = tokens.read("Hm.</think><tool_call>\n<function=a>", family("qwen3.5"), thinks=True)
     assert (reading.reasoning, reading.content) == ("Hm.", "")
-    assert reading.blocks == ("<tool_call>\n<function=a>",)
+    assert [call.block for call in reading.calls] == ["<tool_call>\n<function=a>"]
 
 
 @pytest.mark.parametrize(
