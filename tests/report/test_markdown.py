@@ -24,8 +24,10 @@ def test_summary_has_verdict_reasons_and_next_steps() -> None:
         "vllm-gates lane make cpu-previous",
         "> ⚠️ 3 axes changed at once (vllm, transformers, flags): a failure cannot be put down to "
         "one of them",
-        "| vllm | vllm | 0.31.0 | 0.32.0 |",
-        "| regression | glm: boot: test\\_boots\\[glm\\] | PASS | FAIL |",
+        "| axis | what | cpu | cpu-previous |",
+        "| vllm | vllm | 0.32.0 | 0.31.0 |",
+        "| kind | check | cpu | cpu-previous |",
+        "| regression | glm: boot: test\\_boots\\[glm\\] | FAIL | PASS |",
         "| expired | glm: stop | 2026-11-01 | A. Kim | waiting for vllm\\#51641 |",
         "| boot | ✅ PASS | 5 | 42.7 s |  |",
         "pytest --model glm --lane cpu -m boot -k 'test_boots[glm]'",

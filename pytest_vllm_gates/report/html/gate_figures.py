@@ -134,7 +134,7 @@ def distances(several: tuple[Side, ...], limits: TextLimits) -> Panel | None:
     listed, left_out = first(names(found), limits.items)
     if not listed:
         return None
-    allowed = mapping(several[-1].evidence("numerics", "tolerance_nats"))
+    allowed = mapping(several[0].evidence("numerics", "tolerance_nats"))
     rows = [
         (
             name,

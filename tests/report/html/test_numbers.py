@@ -73,17 +73,18 @@ def test_latencies_have_three_percentiles() -> None:
     }
 
 
-def test_lanes_stand_side_by_side_with_their_change() -> None:
+def test_judged_lane_is_first_with_its_change() -> None:
     theirs = passed(each=0.01)
     theirs["lane"]["name"] = "old"
     found = panels(passed(), theirs)
     panel = found["Latencies under load"]
-    assert panel.columns[1:4] == ("p50, old", "p50, cpu", "change")
+    assert panel.columns[1:4] == ("p50, cpu", "p50, old", "change")
     ttft = panel.rows[0]
     assert ttft[3] == "+74.1%"
     styles = {mark.style for mark in panel.charts[0].drawing.marks if mark.kind == "dot"}
     assert styles == {"bar ours", "bar theirs"}
-    assert "streams, old:" in panel.charts[0].drawing.says
+    says = panel.charts[0].drawing.says
+    assert says.index("streams, cpu:") < says.index("streams, old:")
     served = found["Queue, KV cache and preemptions"]
     assert table(served)["streams"]["preemptions, old"] == "3"
 
