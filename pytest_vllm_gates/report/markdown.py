@@ -106,7 +106,8 @@ def _bundle(bundle: Mapping[str, Any] | None, lanes: tuple[str, str]) -> str:
     ]
     lines += [*_table(("axis", "what", *lanes), rows), ""]
     if unknown := bundle.get("unknown"):
-        lines += [f"Not known: {_inline(', '.join(unknown))}.", ""]
+        reasons = [f"- {_inline(reason)}" for reason in _few(bundle.get("why") or [])]
+        lines += [f"Not known: {_inline(', '.join(unknown))}.", "", *reasons, ""]
     return "\n".join(lines)
 
 

@@ -37,6 +37,12 @@ def test_summary_has_verdict_reasons_and_next_steps() -> None:
     assert "assert not [" not in summary
 
 
+def test_summary_says_why_parts_of_a_bundle_are_unknown() -> None:
+    document = load(REJECT)
+    document["bundle"] |= {"unknown": ["flags"], "why": ["stable is a URL"]}
+    assert "Not known: flags.\n\n- stable is a URL\n" in markdown.summary(document)
+
+
 def test_next_step_is_a_command() -> None:
     document = empty()
     document["next"] = ["pytest --model glm -m throughput --update-baseline"]

@@ -263,6 +263,13 @@ def test_judged_lane_is_the_first_column_everywhere() -> None:
     assert re.search(r"<td><code>0\.32\.0</code></td><td><code>0\.31\.0</code>", html)
 
 
+def test_page_says_why_parts_of_a_bundle_are_unknown() -> None:
+    document = load(REJECT)
+    document["bundle"] |= {"unknown": ["flags"], "why": ["stable is a URL: <b>"]}
+    SCHEMA.validate(document)
+    assert "counted as unchanged: flags. stable is a URL: <b>" in checked(document).text
+
+
 def test_first_of_many_changes_are_visible_at_once() -> None:
     document = load(REJECT)
     row = {"axis": "packages", "ours": "2", "theirs": None}
