@@ -18,6 +18,7 @@ from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import checks as report_checks
 from pytest_vllm_gates.session import collection
+from pytest_vllm_gates.session.against import goldens
 from pytest_vllm_gates.verdict import next_steps
 from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary
 
@@ -170,8 +171,14 @@ def from_root(run: Run, typed: Iterable[str]) -> list[str]:
 
 
 def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:
-    """Return the commands that would turn HOLD into PROMOTE; an incident sent again has none."""
-    return () if run.options.repro else next_steps.commands(verdict, _ran(config, run))
+    """Return the commands that would turn HOLD into PROMOTE.
+
+    None for an incident sent again, and none for the other lane of `--against`: nobody typed that
+    run, and it is not to promote.
+    """
+    if run.options.repro or goldens.of_the_other_lane():
+        return ()
+    return next_steps.commands(verdict, _ran(config, run))
 
 
 def _ran(config: pytest.Config, run: Run) -> RunSummary:
