@@ -127,6 +127,16 @@ def test_boot_phases_do_not_count_twice() -> None:
     }
 
 
+def test_boot_of_a_server_that_ran_already_is_its_first_chat() -> None:
+    document = passed()
+    times = {"health_s": None, "first_chat_s": None, "first_token_s": 0.25}
+    document["families"][0]["boot"] = {"ok": True, "failure": None, "times": times, "evidence": {}}
+    panel = panels(document)["The first chat"]
+    assert table(panel) == {"the first chat's first token": {"seconds": "250 ms"}}
+    both = panels(passed(), document)["The boot's phases"]
+    assert ("start to healthy", "38.5 s", NONE, NONE) in both.rows
+
+
 def test_ladder_has_each_rung_with_its_errors() -> None:
     panel = panels(passed())["The ladder of lengths"]
     rows = table(panel)
