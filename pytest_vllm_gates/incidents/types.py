@@ -200,7 +200,8 @@ class Incident(IncidentRecord):
     cut: tuple[str, ...] = ()
     """What was too large to be kept whole, and how much of it was."""
     command: str
-    """What sends it again; of a captured request, typed where the incident's folder lies."""
+    """What sends it again, typed in the project's root; of a captured request, and of an incident
+    that was written outside of the project, where the incident's folder lies."""
     files: dict[str, File] = Field(default_factory=dict)
     """Every other file of the incident."""
     sha256: str = ""
