@@ -6,6 +6,7 @@ An incident is a folder with `incident.json`, which these records describe, and 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -35,6 +36,18 @@ LAYOUT = re.compile(
     r"|metrics-(?:before|after)\.txt|lane\.toml|expected/[\w.-]{1,120}\.txt"
     r"|prompt_files/(?:[\w-]{1,60}\.(?:jinja|json|txt|model))"
 )
+
+
+class ReplayOutcome(StrEnum):
+    """What a replay comes to."""
+
+    REPRODUCED = "REPRODUCED"
+    NOT_REPRODUCED = "NOT REPRODUCED"
+    DIFFERENT = "DIFFERENT"
+    NOT_MET = "NOT MET"
+    """No answer was recorded, and an expectation is not met here."""
+    NOT_JUDGED = "NOT JUDGED"
+    """A captured request was not answered by the model: the key was refused, for example."""
 
 
 class IncidentRecord(toml.Record):
