@@ -20,7 +20,7 @@ NO_MODEL = "chat template, tokenizer and checkpoint are compared with --model NA
 def of_server(lane: Lane, version: str | None) -> Iterator[str]:
     """Yield what is not known of a server that runs already, and where to declare it."""
     gives = (
-        "its server gives its version of vLLM and nothing else of its bundle"
+        "of its bundle only the version of vLLM is read from its server"
         if version
         else "its server did not answer GET /version"
     )

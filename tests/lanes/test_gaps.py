@@ -26,7 +26,7 @@ def test_lane_that_is_known_has_no_gap(small_project: Path) -> None:
 def test_server_by_url_gives_its_version_alone(small_project: Path) -> None:
     lane = write(small_project, "stable", URL)
     assert describe(lane, "glm", server_version="0.32.0").gaps == (
-        "stable is a URL: its server gives its version of vLLM and nothing else of its bundle",
+        "stable is a URL: of its bundle only the version of vLLM is read from its server",
         "for the flags of stable, list them in [serve] of lanes/stable.toml",
         "for the chat template, tokenizer and checkpoint of stable, add checkpoint = "
         '"FOLDER or Hub id" to lanes/stable.toml',
