@@ -40,7 +40,8 @@ from pytest_vllm_gates.catalog.plans import (
 )
 from pytest_vllm_gates.throughput.baselines import OURS
 from pytest_vllm_gates.throughput.calibration import scatter_of
-from pytest_vllm_gates.throughput.decide import Conclusion, against_lane
+from pytest_vllm_gates.throughput.decide import against_lane
+from pytest_vllm_gates.throughput.decision import Conclusion
 
 RECORDED = Path(__file__).parent / "recorded" / "aa_qwen3.5_cpu.json"
 LOSSES = (0.0, 0.025, 0.05, 0.1)

@@ -37,7 +37,8 @@ from error_rates import (  # type: ignore[import-not-found, unused-ignore]
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.catalog.plans import BlockGroup, Pair, planned_throughput
 from pytest_vllm_gates.throughput.baselines import OURS
-from pytest_vllm_gates.throughput.decide import PRIMARY, SLOWDOWNS, Conclusion
+from pytest_vllm_gates.throughput.decide import SLOWDOWNS
+from pytest_vllm_gates.throughput.decision import PRIMARY, Conclusion
 from pytest_vllm_gates.throughput.running import against_server
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from pydantic import TypeAdapter
 
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.catalog.plans import Pair, planned_throughput
-from pytest_vllm_gates.throughput.decide import PRIMARY, Conclusion, pair_slowdowns
+from pytest_vllm_gates.throughput.decide import pair_slowdowns
+from pytest_vllm_gates.throughput.decision import PRIMARY, Conclusion
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded" / "real_gates.jsonl"

@@ -43,7 +43,7 @@ def incident(**more: Any) -> Incident:
         "test": "test_no_marker_reaches_a_field[qwen3.5]",
         "says": "content holds a marker",
         "findings": (RecordedFinding(case="plain", says="content holds a marker"),),
-        "command": "pytest --repro {path}",
+        "command": "pytest --repro {name}",
     }
     return Incident(**{**fields, **more})
 

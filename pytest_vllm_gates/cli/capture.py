@@ -26,6 +26,7 @@ from pytest_vllm_gates.incidents.expectation import broken
 from pytest_vllm_gates.incidents.importers import (
     CHAT,
     COMPLETIONS,
+    pasted,
     sources,
 )
 from pytest_vllm_gates.incidents.parts import body_of, seeds
@@ -264,11 +265,19 @@ def run(options: argparse.Namespace) -> int:
     for sent in answered:
         seconds = f", {sent.pieces[-1][0]:.3f} s" if sent.pieces else ""
         print(f"status {sent.status}, {counted(len(sent.pieces), 'piece')}{seconds}")
-    for message in (*imported.notes, *written.notes, *written.wrong):
+    for message in (*_notes(options.request, imported), *written.notes, *written.wrong):
         print(f"  {message}")
     path = shlex.quote(str(written.path))
     print(f"{written.path}\nsend it again: pytest --repro {path} --base-url {endpoint.base_url}")
     return int(bool(written.wrong))
+
+
+def _notes(name: str, imported: sources.Imported) -> list[str]:
+    """Return what was done with a file's text; an answer in it gave way to the new one."""
+    notes = [note for note in imported.notes if not note.startswith(pasted.TAKEN)]
+    if any(sent.status is not None for sent in imported.sends):
+        notes.append(f"the answer in {name} is not kept: the incident has the one that came now")
+    return notes
 
 
 def _url(url: str) -> str:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents.compare import ReplayOutcome
 from pytest_vllm_gates.incidents.read import read
 from pytest_vllm_gates.incidents.shrink import Shrinker, shrink
+from pytest_vllm_gates.incidents.types import ReplayOutcome
 
 if TYPE_CHECKING:
     import argparse

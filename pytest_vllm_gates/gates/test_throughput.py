@@ -15,6 +15,7 @@ import pytest
 from pytest_vllm_gates.outcomes import Inconclusive, MissingBaseline, NotApplicable
 from pytest_vllm_gates.throughput import blocks as throughput_blocks, calibration, decide
 from pytest_vllm_gates.throughput.conditions import compares
+from pytest_vllm_gates.throughput.decision import Conclusion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,12 +63,12 @@ def test_is_as_fast_as_recorded(
     evidence["decision"] = decision.as_evidence()
     evidence["baseline"] = [baseline.path.name for baseline in recorded]
     sentence = decision.sentence(plan.odds)
-    if decision.answer is decide.Conclusion.INCONCLUSIVE:
+    if decision.answer is Conclusion.INCONCLUSIVE:
         raise Inconclusive(
             f"{sentence}\nmeasure again when the machine is quiet, or record more boots: "
             f"{baselines.command}"
         )
-    assert decision.answer is decide.Conclusion.NO_REGRESSION, (
+    assert decision.answer is Conclusion.NO_REGRESSION, (
         f"{sentence}\nagainst {len(recorded)} boots recorded with "
         f"{recorded[-1].versions.get('vllm', recorded[-1].versions)} in {baselines.folder}\n"
         f"If that is meant, record it: {baselines.command}"
@@ -110,9 +111,9 @@ def test_is_as_fast_as_the_other_lane(
         if calibrate:
             calibrate(scatter, comparison.pairs)
     changes = "".join(f"\n  {change}" for change in comparison.start_changes)
-    if decision.answer is decide.Conclusion.INCONCLUSIVE:
+    if decision.answer is Conclusion.INCONCLUSIVE:
         raise Inconclusive(sentence)
-    assert decision.answer is decide.Conclusion.NO_REGRESSION, sentence + (
+    assert decision.answer is Conclusion.NO_REGRESSION, sentence + (
         f"\nwhat this lane's start has otherwise:{changes}" if changes else ""
     )
 

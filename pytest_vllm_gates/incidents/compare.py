@@ -7,11 +7,10 @@ import difflib
 import json
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.incidents.expectation import ERROR
-from pytest_vllm_gates.incidents.types import CAPTURED
+from pytest_vllm_gates.incidents import decide_captured
+from pytest_vllm_gates.incidents.types import CAPTURED, ReplayOutcome
 from pytest_vllm_gates.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -36,24 +35,9 @@ READINGS = ("/metrics", "/load")
 PROBABILITIES = ("logprob", "token_logprobs", "cumulative_logprob")
 ADDED_STATUS = re.compile(r" \(status \d+\)$")
 """What `expectation.unmet` adds to a sentence about an error."""
-ERROR_STATUS = re.compile(r"\bstatus (?:is )?[45]\d\d\b")
-KEY_REFUSED = {401, 403}
-UNDECIDED = (Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE)
 NO_STATUSES: dict[str, int | None] = {}
 PROBABILITY_DIGITS = 1
 """Kernels that sum in another order change a log probability by a few hundredths."""
-
-
-class ReplayOutcome(StrEnum):
-    """What a replay comes to."""
-
-    REPRODUCED = "REPRODUCED"
-    NOT_REPRODUCED = "NOT REPRODUCED"
-    DIFFERENT = "DIFFERENT"
-    NOT_MET = "NOT MET"
-    """No answer was recorded, and an expectation is not met here."""
-    NOT_JUDGED = "NOT JUDGED"
-    """A captured request was not answered by the model: the key was refused, for example."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,7 @@ def decide(
     the names of the sends: an error that is neither expected nor recorded shows nothing of a
     captured request.
     """
-    errors = {} if error_expected else _new_errors(incident, statuses)
+    errors = {} if error_expected else decide_captured.new_errors(incident, statuses)
     before = {(finding.case, _plain(finding.says, other_weights)) for finding in incident.findings}
     now = {
         (finding.case.name, _plain(finding.says, other_weights))
@@ -103,7 +87,7 @@ def decide(
     if again := before & now:
         return ReplayOutcome.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
     if incident.gate == CAPTURED and (
-        decided := _of_captured(incident, outcome, reason, findings, errors)
+        decided := decide_captured.decide(incident, outcome, reason, findings, errors)
     ):
         return decided
     if outcome is Outcome.PASS or outcome is Outcome.NOT_APPLICABLE:
@@ -115,65 +99,6 @@ def decide(
     if outcome is Outcome.KNOWN:
         return ReplayOutcome.NOT_REPRODUCED, "only what is known was found"
     return ReplayOutcome.DIFFERENT, f"its test is {outcome}, and says something else"
-
-
-def _new_errors(incident: Incident, statuses: Mapping[str, int | None]) -> dict[str, int]:
-    """Return the statuses of a captured incident's sends that are errors now and were none then."""
-    if incident.gate != CAPTURED:
-        return {}
-    then = {send.name for send in incident.sends if send.error or (send.status or 0) >= ERROR} | {
-        finding.case for finding in incident.findings if ERROR_STATUS.search(finding.says)
-    }
-    return {
-        name: status
-        for name, status in statuses.items()
-        if status is not None and status >= ERROR and name not in then
-    }
-
-
-def _of_captured(
-    incident: Incident,
-    outcome: Outcome,
-    reason: str,
-    findings: Sequence[Finding],
-    errors: Mapping[str, int],
-) -> tuple[ReplayOutcome, str] | None:
-    """Return what only a captured incident comes to; None where it is decided as any other."""
-    if outcome in UNDECIDED:
-        return ReplayOutcome.NOT_JUDGED, reason.partition("\n")[0] or f"its test is {outcome}"
-    unanswered = _has_no_answer(incident)
-    if errors and not (unanswered and _judges_a_status(findings, errors)):
-        return _answered_by_errors(errors, unanswered=unanswered)
-    if unanswered and outcome in (Outcome.FAIL, Outcome.WAIVED) and findings:
-        says = dict.fromkeys(finding.says.removeprefix("it ") for finding in findings)
-        return ReplayOutcome.NOT_MET, f"the expectation is not met here: {'; '.join(says)}"
-    return None
-
-
-def _has_no_answer(incident: Incident) -> bool:
-    """Return whether nothing is known of what a captured incident's requests were answered."""
-    return (
-        incident.gate == CAPTURED
-        and not incident.findings
-        and all(send.status is None and not send.error for send in incident.sends)
-    )
-
-
-def _judges_a_status(findings: Sequence[Finding], errors: Mapping[str, int]) -> bool:
-    """Return whether an expectation of the status is not met, for more than a refused key."""
-    of_status = any(finding.says.startswith("status is ") for finding in findings)
-    return of_status and not set(errors.values()) <= KEY_REFUSED
-
-
-def _answered_by_errors(
-    errors: Mapping[str, int], *, unanswered: bool
-) -> tuple[ReplayOutcome, str]:
-    listed = ", ".join(dict.fromkeys(map(str, errors.values())))
-    if set(errors.values()) <= KEY_REFUSED:
-        return ReplayOutcome.NOT_JUDGED, f"the server refused the key (status {listed})"
-    if unanswered:
-        return ReplayOutcome.NOT_JUDGED, f"the answer is an error (status {listed})"
-    return ReplayOutcome.DIFFERENT, f"the answer is an error now (status {listed}), and was none"
 
 
 def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]]:

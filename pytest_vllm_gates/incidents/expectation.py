@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.client.sameness import why_degenerate
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.types import CAPTURED
@@ -221,7 +222,7 @@ def _wrong_calls(expected: str, calls: Sequence[Sequence[str]]) -> Iterator[str]
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        syntax.json_value(text, unique=True, finite=True)
+    except syntax.BadSyntaxError:
         return False
     return True

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import expectation, write as incidents_write
 from pytest_vllm_gates.incidents.parts import body_of
@@ -139,7 +140,7 @@ class Shrinker:
             if not file.startswith(("requests/", "responses/"))
         }
         walk, conversation = self._incident.walk, self._incident.conversation
-        changes: dict[str, Any] = {"command": self._command()}
+        changes: dict[str, Any] = {"command": self._command(parent)}
         if walk:
             cells = tuple(cell for cell in walk.cells if cell.whole in kept_names)
             changes["walk"] = walk.model_copy(update={"cells": cells})
@@ -148,14 +149,15 @@ class Shrinker:
         incident = self._incident.model_copy(update=changes)
         return incidents_write.write(parent, name, incident, sends, files)
 
-    def _command(self) -> str:
+    def _command(self, parent: Path) -> str:
         """Return what sends the smaller incident again, with what the old command has besides."""
         words = shlex.split(self._incident.command)[3:]
         # A path with a space was once written without quotes.
         more = itertools.dropwhile(
             lambda word: not word.startswith("--") and ".py" not in word, words
         )
-        place = "{name}" if self._incident.gate == CAPTURED else "{path}"
+        parent, captured = parent.absolute(), self._incident.gate == CAPTURED
+        place = incidents_write.place(parent, parent if captured else projects.find(parent))
         return " ".join([f"pytest --repro {place}", *map(shlex.quote, more)])
 
     def _grouped(self) -> Iterator[tuple[str, list[str]]]:

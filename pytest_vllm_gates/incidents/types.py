@@ -6,6 +6,7 @@ An incident is a folder with `incident.json`, which these records describe, and 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -35,6 +36,18 @@ LAYOUT = re.compile(
     r"|metrics-(?:before|after)\.txt|lane\.toml|expected/[\w.-]{1,120}\.txt"
     r"|prompt_files/(?:[\w-]{1,60}\.(?:jinja|json|txt|model))"
 )
+
+
+class ReplayOutcome(StrEnum):
+    """What a replay comes to."""
+
+    REPRODUCED = "REPRODUCED"
+    NOT_REPRODUCED = "NOT REPRODUCED"
+    DIFFERENT = "DIFFERENT"
+    NOT_MET = "NOT MET"
+    """No answer was recorded, and an expectation is not met here."""
+    NOT_JUDGED = "NOT JUDGED"
+    """A captured request was not answered by the model: the key was refused, for example."""
 
 
 class IncidentRecord(toml.Record):
@@ -200,7 +213,8 @@ class Incident(IncidentRecord):
     cut: tuple[str, ...] = ()
     """What was too large to be kept whole, and how much of it was."""
     command: str
-    """What sends it again; of a captured request, typed where the incident's folder lies."""
+    """What sends it again, typed in the project's root; of a captured request, and of an incident
+    that was written outside of the project, where the incident's folder lies."""
     files: dict[str, File] = Field(default_factory=dict)
     """Every other file of the incident."""
     sha256: str = ""

@@ -42,6 +42,8 @@ RESPONSE_BYTES = 4 * 2**20
 """Of a response's body that are kept."""
 NAME_CHARACTERS = 100
 COPIES = 1000
+FOLDER_NAME = "{name}"
+"""Stands for the folder's name in the command of an incident that is to be written."""
 UNSAFE = re.compile(r"[^a-z0-9.]+")
 
 
@@ -55,8 +57,8 @@ def write(
     """Write an incident into `parent` under `name`, whole or not at all; return its folder.
 
     `sends` and `files` become the incident's; where there is not room for all, what was left out
-    stands under `cut`. `{path}` in the incident's command becomes the folder, and `{name}` its name
-    alone. Raises `WriteError`.
+    stands under `cut`. `{name}` in the incident's command becomes the name of the folder. Raises
+    `WriteError`.
     """
     with writing(parent / name), folder_aside(parent) as aside:
         listed, written_sends, cut = _laid_out(aside, sends, files)
@@ -67,9 +69,7 @@ def write(
                     "sends": tuple(written_sends),
                     "cut": (*incident.cut, *cut),
                     "files": listed,
-                    "command": incident.command.replace("{path}", shlex.quote(str(folder))).replace(
-                        "{name}", shlex.quote(folder.name)
-                    ),
+                    "command": incident.command.replace(FOLDER_NAME, shlex.quote(folder.name)),
                 }
             ).model_dump(mode="json")
             # Half a surrogate pair, as broken answers have it, is no UTF-8.
@@ -89,6 +89,17 @@ def write(
             else:
                 return folder
         raise UserError(f"{parent}: a thousand incidents are called {name}: remove some")
+
+
+def place(parent: Path, root: Path) -> str:
+    """Return how a command names an incident in `parent` that is to be written, for a shell.
+
+    It is typed in the project's `root`; outside of that, in `parent`: an incident is passed on, and
+    the paths of one machine are none of another.
+    """
+    if parent == root or not parent.is_relative_to(root):
+        return FOLDER_NAME
+    return shlex.quote(f"{parent.relative_to(root)}/") + FOLDER_NAME
 
 
 def name_of(created: str, family: str, gate: str, test: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.catalog import flags as catalog_flags
 from pytest_vllm_gates.checkpoints import fingerprint
 from pytest_vllm_gates.environment import bundle, installed
-from pytest_vllm_gates.lanes import freeze
+from pytest_vllm_gates.lanes import freeze, gaps
 from pytest_vllm_gates.preflight import gather
 from pytest_vllm_gates.redaction.shown import (
     redacted,
@@ -68,6 +68,8 @@ class BundleDescription:
     """Source, revision and sha256 of the config, by family."""
     partial: bool = False
     """Whether `versions` and `flags` are those known alone, as of a server that runs already."""
+    gaps: tuple[str, ...] = ()
+    """Why parts cannot be known, and what makes them known, in one sentence each."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class BundleDiff:
     same: tuple[str, ...]
     unknown: tuple[str, ...]
     warning: str | None = None
+    why: tuple[str, ...] = ()
+    """Why axes cannot be known, and what makes them known, in one sentence each."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -120,7 +124,7 @@ def of(
     """
     subjects = tuple(subjects)
     if lane.base_url is not None:
-        return _running(lane, [family.name for family, _ in subjects] or [""], server_version)
+        return _running(lane, subjects, server_version)
     this_machine = machine if gather.serves_here(lane) else None
     device, cuda = bundle.serves_on(environment.folders, environment.versions)
     serve = {
@@ -161,21 +165,52 @@ def of(
             for family, checkpoint in subjects
         }
         or None,
+        gaps=(
+            *gaps.of_command(lane),
+            *_file_gaps(subjects, prints if reads_files else {}),
+        ),
     )
 
 
-def _running(lane: Lane, families: Iterable[str], server_version: str | None) -> BundleDescription:
+def _running(
+    lane: Lane, subjects: Collection[tuple[Family, Checkpoint]], server_version: str | None
+) -> BundleDescription:
     """Return what is known of a server that runs already: its version, and its lane's facts."""
     assert lane.base_url is not None  # noqa: S101 - the caller has seen to it
     (url,) = redacted_words([lane.base_url])
-    facts = {flag: _flag(flag, value) for flag, value in catalog_flags.merged(lane.serve).items()}
+    serve = catalog_flags.merged(lane.serve)
+    facts = {flag: _flag(flag, value) for flag, value in serve.items()}
+    families = [family.name for family, _ in subjects] or [""]
+    declared = subjects if lane.checkpoint is not None else ()
+    prints = {family.name: fingerprint.of(checkpoint, serve) for family, checkpoint in declared}
     return BundleDescription(
         lane.name,
         {"base_url": url},
         versions={VLLM: server_version} if server_version else None,
         flags=dict.fromkeys(families, facts) if facts else None,
         seals={"base_url": seal(lane.base_url), **_seals(lane, [lane.serve])},
+        templates={name: value.template for name, value in prints.items()} or None,
+        tokenizers={name: value.tokenizer for name, value in prints.items()} or None,
+        checkpoints={
+            family.name: _checkpoint(checkpoint, prints[family.name])
+            for family, checkpoint in declared
+        }
+        or None,
         partial=True,
+        gaps=(*gaps.of_server(lane, server_version), *_file_gaps(subjects, prints)),
+    )
+
+
+def _file_gaps(
+    subjects: Collection[tuple[Family, Checkpoint]], prints: Mapping[str, fingerprint.Fingerprint]
+) -> Iterable[str]:
+    """Return why files of checkpoints cannot be compared."""
+    if not subjects:
+        return (gaps.NO_MODEL,)
+    return gaps.of_files(
+        (checkpoint, prints[family.name])
+        for family, checkpoint in subjects
+        if family.name in prints
     )
 
 

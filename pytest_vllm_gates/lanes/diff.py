@@ -84,7 +84,8 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
     same = tuple(axis for axis in AXES if axis not in unknown and axis not in changed_axes)
     not_known = tuple(unknown[axis] for axis in AXES if axis in unknown)
     warning = _warning(changed_axes, not_known)
-    return BundleDiff(ours.lane, theirs.lane, tuple(changed), same, not_known, warning)
+    why = tuple(dict.fromkeys([*ours.gaps, *theirs.gaps])) if not_known else ()
+    return BundleDiff(ours.lane, theirs.lane, tuple(changed), same, not_known, warning, why)
 
 
 def _warning(axes: Sequence[str], unknown: Sequence[str]) -> str | None:

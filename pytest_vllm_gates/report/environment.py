@@ -189,6 +189,7 @@ def diff_document(diff: BundleDiff) -> dict[str, Any]:
         "changed": [dataclasses.asdict(change) for change in diff.changed],
         "same": list(diff.same),
         "unknown": list(diff.unknown),
+        "why": list(diff.why),
         "warning": diff.warning,
     }
 
@@ -218,6 +219,7 @@ def diff_lines(diff: BundleDiff) -> Iterator[str]:
         yield f"same: {', '.join(diff.same)}"
     if diff.unknown:
         yield f"not known: {', '.join(diff.unknown)}"
+        yield from (f"  {reason}" for reason in diff.why)
     if diff.warning:
         yield f"warning: {diff.warning}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.conversations.checks.tool_calls import interval
-from pytest_vllm_gates.incidents.compare import ReplayOutcome
+from pytest_vllm_gates.incidents.types import ReplayOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

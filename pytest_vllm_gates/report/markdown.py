@@ -49,8 +49,8 @@ def summary(document: Mapping[str, Any]) -> str:
     """Return the summary, cut to what GitHub shows."""
     blocks = [
         _head(document),
-        _bundle(document.get("bundle")),
-        _checks(document.get("against")),
+        _bundle(document.get("bundle"), _lanes(document)),
+        _checks(document.get("against"), _lanes(document)),
         _waivers(document.get("waivers") or ()),
         *(_family(family) for family in document["families"]),
         *_failures(document),
@@ -86,7 +86,13 @@ def _head(document: Mapping[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _bundle(bundle: Mapping[str, Any] | None) -> str:
+def _lanes(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the names of the judged lane and of the other one."""
+    against = document.get("against")
+    return document["lane"]["name"], against["lane"]["name"] if against else "the other lane"
+
+
+def _bundle(bundle: Mapping[str, Any] | None, lanes: tuple[str, str]) -> str:
     if not bundle:
         return ""
     lines = ["### What changed between the lanes", ""]
@@ -95,24 +101,25 @@ def _bundle(bundle: Mapping[str, Any] | None) -> str:
     if not bundle["changed"]:
         return "\n".join([*lines, "Nothing that is looked at differs.", ""])
     rows = [
-        (change["axis"], change["name"], _value(change["theirs"]), _value(change["ours"]))
+        (change["axis"], change["name"], _value(change["ours"]), _value(change["theirs"]))
         for change in bundle["changed"]
     ]
-    lines += [*_table(("axis", "what", "from", "to"), rows), ""]
+    lines += [*_table(("axis", "what", *lanes), rows), ""]
     if unknown := bundle.get("unknown"):
-        lines += [f"Not known: {_inline(', '.join(unknown))}.", ""]
+        reasons = [f"- {_inline(reason)}" for reason in _few(bundle.get("why") or [])]
+        lines += [f"Not known: {_inline(', '.join(unknown))}.", "", *reasons, ""]
     return "\n".join(lines)
 
 
-def _checks(against: Mapping[str, Any] | None) -> str:
+def _checks(against: Mapping[str, Any] | None, lanes: tuple[str, str]) -> str:
     if not against or not against["checks"]:
         return ""
     rows = [
         (check["kind"], f"{check['family']}: {check['gate']}: {check['test']}",
-         check["theirs"] or "not run", check["ours"] or "not run")
+         check["ours"] or "not run", check["theirs"] or "not run")
         for check in against["checks"]
     ]  # fmt: skip
-    table = _table(("kind", "check", against["lane"]["name"], "this lane"), rows)
+    table = _table(("kind", "check", *lanes), rows)
     return "\n".join(["### Side by side", "", *table, ""])
 
 

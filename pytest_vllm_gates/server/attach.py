@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ def attach(endpoint: Endpoint, timeout_s: float) -> Boot:
     The failure is one of infrastructure where the server was not reached.
     """
     evidence: dict[str, Any] = {BASE_URL: endpoint.base_url}
-    started = time.monotonic()
     try:
         with http.client(endpoint) as client:
             models = ready.served_models(client, min(timeout_s, MODELS_S))
@@ -37,10 +35,7 @@ def attach(endpoint: Endpoint, timeout_s: float) -> Boot:
         chat = server_ready.first_chat(endpoint, timeout_s)
     except (httpx.HTTPError, httpx.InvalidURL, ready.NotServing) as error:
         return Boot(failure=_failure(error, endpoint), evidence=evidence)
-    total_s = time.monotonic() - started
-    times = BootTimes(
-        health_s=total_s - chat.total_s, first_chat_s=total_s, first_token_s=chat.first_token_s
-    )
+    times = BootTimes(health_s=None, first_chat_s=None, first_token_s=chat.first_token_s)
     return Boot(endpoint=endpoint, times=times, evidence=evidence)
 
 

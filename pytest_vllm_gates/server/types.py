@@ -78,8 +78,9 @@ class Failure:
 class BootTimes:
     """Seconds from the start of the process to each stage, on a monotonic clock."""
 
-    health_s: float
-    first_chat_s: float
+    health_s: float | None
+    first_chat_s: float | None
+    """These two are None for a server that ran already: its start is not known."""
     first_token_s: float | None
     """Seconds from sending the first chat to its first generated token; None for a renderer."""
 

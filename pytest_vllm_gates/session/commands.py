@@ -18,6 +18,7 @@ from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import checks as report_checks
 from pytest_vllm_gates.session import collection
+from pytest_vllm_gates.session.against import goldens
 from pytest_vllm_gates.verdict import next_steps
 from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary
 
@@ -136,13 +137,11 @@ def _checkpoint(run: Run, subject: Subject, base: Path | None) -> str | None:
     return str(path) if path.is_absolute() else f"./{path}"
 
 
-PATH = "{path}"
+def replaying(run: Run, place: str, file: Path | None = None, base: Path | None = None) -> str:
+    """Return what a person types to send the incident at `place` again, to the server it was of.
 
-
-def replaying(run: Run, path: str, file: Path | None = None, base: Path | None = None) -> str:
-    """Return what a person types to send the incident at `path` again, to the server it was of.
-
-    `file` is that of a gate that does not ship, and `base` the folder in which it is typed.
+    `place` is quoted for a shell, `file` that of a gate that does not ship, and `base` the folder
+    in which it is typed.
     """
     options = run.options
     words = ["pytest", spelling.name(options, "repro")]
@@ -151,8 +150,20 @@ def replaying(run: Run, path: str, file: Path | None = None, base: Path | None =
         more = [*spelling.typed(options, "base_url"), *spelling.typed(options, "api_key_env")]
     if file:
         more.append(str(seen_from(base, file)))
-    # The path of an incident that is being written is not known yet.
-    return " ".join([*words, path if path == PATH else shlex.quote(path), *map(shlex.quote, more)])
+    return " ".join([*words, place, *map(shlex.quote, more)])
+
+
+def of_incident(run: Run, item: pytest.Item, folder: Path) -> str:
+    """Return the command of a test's incident that is to be written into `folder`.
+
+    It is typed in the project's root and has no path of this machine: incidents are passed on.
+    """
+    from pytest_vllm_gates.incidents import write as incidents_write  # noqa: PLC0415
+
+    root, file = run.options.rootdir, own_file(item)
+    if file and not file.is_relative_to(root):
+        file = Path(file.name)
+    return replaying(run, incidents_write.place(folder, root), file, root)
 
 
 def own_file(item: pytest.Item) -> Path | None:
@@ -170,8 +181,14 @@ def from_root(run: Run, typed: Iterable[str]) -> list[str]:
 
 
 def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:
-    """Return the commands that would turn HOLD into PROMOTE; an incident sent again has none."""
-    return () if run.options.repro else next_steps.commands(verdict, _ran(config, run))
+    """Return the commands that would turn HOLD into PROMOTE.
+
+    None for an incident sent again, and none for the other lane of `--against`: nobody typed that
+    run, and it is not to promote.
+    """
+    if run.options.repro or goldens.of_the_other_lane():
+        return ()
+    return next_steps.commands(verdict, _ran(config, run))
 
 
 def _ran(config: pytest.Config, run: Run) -> RunSummary:

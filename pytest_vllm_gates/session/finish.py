@@ -7,6 +7,7 @@ lane to go back to, and the project's earlier runs.
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +131,7 @@ def incidents(run: Run, folder: Path, typed_in: Path) -> list[dict[str, str]]:
             {
                 **{key: value for key, value in incident.items() if key != "file"},
                 "path": str(session_commands.seen_from(folder, path)),
-                "command": session_commands.replaying(run, typed, file, typed_in),
+                "command": session_commands.replaying(run, shlex.quote(typed), file, typed_in),
             }
         )
     return left

@@ -32,10 +32,16 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.session.run import Run, Subject
 
+FOLDER = "incidents"
 WRONG_CELLS = 8
 """Of a walk: as many show a fault, and are sent again within a second."""
 SENDS_BYTES = 40 * 2**20
 VERSION = "/version"
+
+
+def folder(run: Run) -> Path:
+    """Return where the incidents of a run go: with its report, else beside the project's files."""
+    return (run.options.report_dir or run.options.rootdir) / FOLDER
 
 
 class IncidentContents:
@@ -117,7 +123,7 @@ class IncidentContents:
             walk=self._walk(),
             conversation=conversation.model_dump(mode="json") if conversation else None,
             cut=tuple(self._cut),
-            command=commands.replaying(run, commands.PATH, commands.own_file(self._item)),
+            command=commands.of_incident(run, self._item, folder(run)),
         )
 
     @property

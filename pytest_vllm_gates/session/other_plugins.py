@@ -6,6 +6,7 @@ on a full disk.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 CALLER = "pluggy."
 SYRUPY, SNAPSHOT = "syrupy", "snapshot"
+BENCHMARKS = ".benchmarks"
+"""Where pytest-benchmark saves unless `--benchmark-storage` names another place."""
 
 
 class OtherPlugins:
@@ -48,6 +51,15 @@ class OtherPlugins:
         else:
             _hush_syrupy(session)
             return ended
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """Remove the folder that pytest-benchmark makes at its start, where it saved nothing."""
+        session = getattr(config, "_benchmarksession", None)
+        path = getattr(getattr(session, "storage", None), "path", None)
+        if isinstance(path, Path) and path.name == BENCHMARKS:
+            with contextlib.suppress(OSError):  # not empty: something was saved, now or earlier
+                path.rmdir()
 
 
 def _hush_syrupy(session: pytest.Session) -> None:

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.session import commands, results, unwritten
-from pytest_vllm_gates.session.incidents import IncidentContents
+from pytest_vllm_gates.session.incidents import IncidentContents, folder
 from pytest_vllm_gates.session.items import gate_of, incident_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.session.run import Run, Subject
-
-FOLDER = "incidents"
 
 A_GATE = 5
 """Incidents of one gate; the verdict lists further failures, mostly of the same cause."""
@@ -68,8 +66,3 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
     except Exception as error:  # noqa: BLE001 - what is kept of a failure must not end the run
         unwritten.lose_incident(run, test, error)
         return None
-
-
-def folder(run: Run) -> Path:
-    """Return where the incidents of a run go: with its report, else beside the project's files."""
-    return (run.options.report_dir or run.options.rootdir) / FOLDER

@@ -7,7 +7,8 @@ import statistics
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog.plans import Scatter
-from pytest_vllm_gates.throughput.decide import PRIMARY, SLOWDOWNS, pair_slowdowns
+from pytest_vllm_gates.throughput.decide import SLOWDOWNS, pair_slowdowns
+from pytest_vllm_gates.throughput.decision import PRIMARY
 from pytest_vllm_gates.throughput.statistics import Mean, spend
 
 if TYPE_CHECKING:

@@ -11,11 +11,16 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.throughput import host_bound
+from pytest_vllm_gates.throughput.decision import (
+    PRIMARY,
+    Conclusion,
+    Decision,
+    changed,
+    too_few,
+)
 from pytest_vllm_gates.throughput.statistics import (
     Mean,
     Prior,
@@ -32,14 +37,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import (
         Block,
         BlockGroup,
-        Odds,
         Pair,
         Scatter,
         ThroughputPlan,
         Unfit,
     )
 
-PRIMARY = "output_tokens_per_s"
 FLOOR_S = 1e-6
 """The clock's resolution; answers that come in one piece have no time between tokens."""
 SLOWDOWNS: dict[str, Callable[[Block], float]] = {
@@ -51,78 +54,6 @@ TRIMMED = 0.1
 """The share of blocks left out of a mean at either end: moments of the machine's own."""
 FIT_SHARE = 0.5
 """So many of a boot's blocks have to be fit for it to count."""
-
-
-class Conclusion(StrEnum):
-    """The conclusion of a gate on a figure."""
-
-    REGRESSION = "REGRESSION"
-    NO_REGRESSION = "NO REGRESSION"
-    INCONCLUSIVE = "INCONCLUSIVE"
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A conclusion with its figures."""
-
-    answer: Conclusion
-    why: str
-    """Why there is no decision; the secondary figures that are surely worse; the host's pace."""
-    means: dict[str, Mean] = field(default_factory=dict)
-    """Slowdowns by the figure's name."""
-    errors: tuple[float, float] = (0.0, 0.0)
-    """The odds of the conclusion: of a false alarm, of a false pass."""
-    void: dict[str, int] = field(default_factory=dict)
-    """Blocks left out, or groups of four, by reason."""
-
-    def sentence(self, odds: Odds) -> str:
-        """Return the conclusion on the primary figure, with its interval and the odds."""
-        if PRIMARY not in self.means:
-            return f"{self.answer}: {self.why}"
-        mean = self.means[PRIMARY]
-        low, high = mean.above(self.errors[0]), mean.below(self.errors[1])
-        more = f"; {self.why}" if self.why else ""
-        return (
-            f"{self.answer}: {changed(PRIMARY, mean.value)} {PRIMARY} (surely between "
-            f"{changed(PRIMARY, high)} and {changed(PRIMARY, low)}; of all gates at most "
-            f"{odds.alpha:.1%} are wrong alarms and {odds.beta:.1%} wrong passes){more}"
-        )
-
-    def brief(self) -> str:
-        """Return how it stands, for a line of progress."""
-        if PRIMARY not in self.means:
-            return "too few blocks yet"
-        mean = self.means[PRIMARY]
-        worst, best = mean.below(self.errors[1]), mean.above(self.errors[0])
-        undecided = self.answer is Conclusion.INCONCLUSIVE
-        return (
-            f"{changed(PRIMARY, mean.value)} tokens/s ({changed(PRIMARY, worst)} to "
-            f"{changed(PRIMARY, best)}), {'not sure yet' if undecided else self.answer}"
-        )
-
-    def as_evidence(self) -> dict[str, Any]:
-        """Return it as JSON; what changed as shares of what it was."""
-        return {
-            "answer": str(self.answer),
-            "why": self.why,
-            "changes": {
-                name: {
-                    "change": _share(name, mean.value),
-                    "at_best": _share(name, mean.above(self.errors[0])),
-                    "at_worst": _share(name, mean.below(self.errors[1])),
-                    "sd_error": round(mean.error, 5),
-                    "degrees": mean.degrees,
-                }
-                for name, mean in self.means.items()
-            },
-            "errors_spent_now": [round(error, 6) for error in self.errors],
-            "void": self.void,
-        }
-
-
-def changed(name: str, slowdown: float) -> str:
-    """Return a slowdown as the change of the figure people speak of: -4.9 % tokens per second."""
-    return f"{_share(name, slowdown):+.1%}"
 
 
 def unfit(block: Block, limits: Unfit) -> str:
@@ -298,13 +229,3 @@ def _share_difference(group: BlockGroup, share: str) -> float:
     if None in (*ours, *theirs):
         return 0.0
     return abs(statistics.fmean(ours) - statistics.fmean(theirs))
-
-
-def too_few(void: dict[str, int], of: int, unit: str = "blocks") -> str:
-    """Return how many were left out of so many, and the reason of most."""
-    mostly = max(void, key=void.__getitem__, default="too few were made")
-    return f"{sum(void.values())} of {of} {unit} are left out, mostly: {mostly}"
-
-
-def _share(name: str, slowdown: float) -> float:
-    return round(math.exp(-slowdown if name == PRIMARY else slowdown) - 1, 5)

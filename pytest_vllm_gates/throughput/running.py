@@ -22,17 +22,8 @@ import statistics
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.throughput.decide import (
-    FIT_SHARE,
-    PRIMARY,
-    SLOWDOWNS,
-    Conclusion,
-    Decision,
-    conclude,
-    too_few,
-    trimmed,
-    unfit_group,
-)
+from pytest_vllm_gates.throughput.decide import FIT_SHARE, SLOWDOWNS, conclude, trimmed, unfit_group
+from pytest_vllm_gates.throughput.decision import PRIMARY, Conclusion, Decision, too_few
 from pytest_vllm_gates.throughput.statistics import Mean, spend
 
 if TYPE_CHECKING:

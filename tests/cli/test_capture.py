@@ -164,6 +164,22 @@ def test_import_without_an_answer_says_how_to_keep_one(
     assert (kept.body(send), send.status) == (BODY.encode(), 200)
 
 
+def test_capture_keeps_the_new_answer_and_says_so(
+    workdir: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pasted = json.dumps({"choices": [{"message": {"content": "old"}, "finish_reason": "stop"}]})
+    ticket = f"curl http://h/v1/chat/completions -d @- <<'EOF'\n{BODY}\nEOF\n{pasted}\n"
+    (workdir / "ticket.txt").write_text(ticket)
+    url = fakes(names=("qwen3.5",)).base_url
+    assert main(["capture", "--base-url", url, "--request", "ticket.txt"]) == 0
+    output = capsys.readouterr().out
+    assert "was taken as the answer" not in output
+    assert "the answer in ticket.txt is not kept: the incident has the one that came now" in output
+    incident_folder = incident_in(workdir)
+    (send,) = incident_folder.incident.sends
+    assert b"old" not in incident_folder.sent(send).answer
+
+
 def archive() -> str:
     request = {
         "method": "POST", "url": "http://h/v1/chat/completions", "headers": [],

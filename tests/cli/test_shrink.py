@@ -179,11 +179,14 @@ def test_conversation_without_messages_is_not_tried(tmp_path: Path) -> None:
 
 def test_smaller_incident_keeps_the_rest_of_the_command(tmp_path: Path) -> None:
     conversation = {"name": "a", "title": "t", "messages": MESSAGES}
-    command = "pytest --repro {path} --base-url http://h/v1 'my gates/test_a.py'"
+    command = "pytest --repro out/{name} --base-url http://h/v1 'my gates/test_a.py'"
     original = incident_folder(tmp_path, [SENT], conversation=conversation, command=command)
-    folder = Shrinker(original).write(tmp_path, "a b", [RemovablePart("turn", "", 0)])
-    assert read(folder).incident.command == (
-        f"pytest --repro '{folder}' --base-url http://h/v1 'my gates/test_a.py'"
+    (tmp_path / "pyproject.toml").write_text("")
+    folder = tmp_path / "kept here"
+    folder.mkdir()
+    written = Shrinker(original).write(folder, "a b", [RemovablePart("turn", "", 0)])
+    assert read(written).incident.command == (
+        "pytest --repro 'kept here/''a b' --base-url http://h/v1 'my gates/test_a.py'"
     )
 
 

@@ -6,6 +6,7 @@ A gateway that rewrites an answer loses its token ids; faults that only misplace
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from faults.fault import Faults
@@ -104,6 +105,18 @@ def answers_twice(content: str) -> str:
 def cuts_json_short(content: str) -> str:
     """The last token is lost."""
     return content[:-1]
+
+
+@fault("json", says="content is not one JSON value (the key 'born' is given twice)")
+def gives_a_key_twice(content: str) -> str:
+    """Python's parser takes the last one, a strict client neither."""
+    return content.replace("{", '{"born": 1, ', 1)
+
+
+@fault("json", says="content is not one JSON value (NaN is not a finite number)")
+def writes_nan(content: str) -> str:
+    """Python writes and reads it; it is no JSON."""
+    return re.sub(r"\d+", "NaN", content, count=1)
 
 
 @fault("json", says=" is not of type 'object'")

@@ -77,6 +77,8 @@ def test_good_answer_meets_expectations(answer: Sent, typed: str) -> None:
         ("content lacks Paris", STREAM, "content has 'Paris'"),
         ("reasoning has x", WHOLE, "reasoning lacks 'x'"),
         ("content is JSON", WHOLE, "content is no JSON"),
+        ("content is JSON", sent(chat('{"a": NaN}')), "content is no JSON"),
+        ("content is JSON", sent(chat('{"a": 1, "a": 2}')), "content is no JSON"),
         ("calls look_up", WHOLE, "it calls nothing, not look_up"),
         ("calls nothing", sent(chat(None, tool_calls=[CALL])), "it calls look_up, and was to call"),
         (

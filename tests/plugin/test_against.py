@@ -81,6 +81,14 @@ def test_other_lanes_report_is_complete(project: Project) -> None:
     assert project.verdict()["against"]["checks"] == []
 
 
+def test_other_lanes_log_has_no_command_of_its_own_to_paste(project: Project) -> None:
+    compared(project, "", "")
+    log = (project.report / "against" / "pytest.txt").read_text(encoding="utf-8")
+    assert "verdict: HOLD" in log
+    assert "next:" not in log
+    assert project.verdict()["next"]
+
+
 def test_gates_that_cannot_run_on_the_other_lane_hold(project: Project) -> None:
     project.lane()
     file = project.path / "lanes" / "fake.toml"

@@ -70,7 +70,7 @@ def test_failure_leaves_an_incident_with_requests_and_answers(
     incident = incident_folder.incident
     assert incident.says.startswith("streamed and whole answer differ:")
     assert (incident.family, incident.lane.name) == ("qwen3.5", "fake")
-    assert incident.command == f"pytest --repro {folder}"
+    assert incident.command == f"pytest --repro out/incidents/{folder.name}"
     assert incident.conversation and incident.conversation["name"] == "plain"
     unstreamed, streamed = (incident_folder.sent(send) for send in incident.sends)
     assert (unstreamed.method, unstreamed.path, unstreamed.status) == (

@@ -169,8 +169,20 @@ def test_incidents_are_sent_again_by_the_printed_commands(
     result = paste(project, incident["command"])
     assert "incident: REPRODUCED" in result.outlines, result.stdout.str()
     (left,) = (folder / "an out" / "incidents").iterdir()
-    result = paste(project, read(left).incident.command)
+    command = read(left).incident.command
+    assert str(project.path) not in command
+    result = paste(project, command)
     assert "incident: REPRODUCED" in result.outlines, result.stdout.str()
+
+
+@pytest.mark.usefixtures("incidents_gate")
+def test_incident_outside_of_the_project_is_named_alone(project: Project, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    gate = project.write("mine/test_own.py", OWN_FAILING)
+    arguments = ("--model", "qwen3.5", "--lane", "fake", "--gates-report", str(outside), str(gate))
+    project.pytest(*arguments, "-k", "test_own")
+    (left,) = (outside / "incidents").iterdir()
+    assert read(left).incident.command == f"pytest --repro {left.name} mine/test_own.py"
 
 
 @pytest.mark.usefixtures("incidents_gate")

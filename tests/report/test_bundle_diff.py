@@ -16,6 +16,7 @@ DIFF = BundleDiff(
     ("torch", "driver"),
     ("machine",),
     "2 axes changed at once",
+    ("stable is a URL",),
 )
 
 
@@ -27,6 +28,7 @@ def test_changes_are_a_table_under_the_lanes_names() -> None:
         "chat template  glm       aaaaaaaaaaaa  bbbbbbbbbbbb",
         "same: torch, driver",
         "not known: machine",
+        "  stable is a URL",
         "warning: 2 axes changed at once",
     ]
 
@@ -38,6 +40,7 @@ def test_document_has_the_whole_difference() -> None:
         "axis": "chat template", "name": "glm", "ours": "a" * 64, "theirs": "b" * 64,
     }  # fmt: skip
     assert (document["same"], document["unknown"]) == (["torch", "driver"], ["machine"])
+    assert document["why"] == ["stable is a URL"]
     assert document["warning"] == "2 axes changed at once"
 
 

@@ -24,8 +24,10 @@ def test_summary_has_verdict_reasons_and_next_steps() -> None:
         "vllm-gates lane make cpu-previous",
         "> ⚠️ 3 axes changed at once (vllm, transformers, flags): a failure cannot be put down to "
         "one of them",
-        "| vllm | vllm | 0.31.0 | 0.32.0 |",
-        "| regression | glm: boot: test\\_boots\\[glm\\] | PASS | FAIL |",
+        "| axis | what | cpu | cpu-previous |",
+        "| vllm | vllm | 0.32.0 | 0.31.0 |",
+        "| kind | check | cpu | cpu-previous |",
+        "| regression | glm: boot: test\\_boots\\[glm\\] | FAIL | PASS |",
         "| expired | glm: stop | 2026-11-01 | A. Kim | waiting for vllm\\#51641 |",
         "| boot | ✅ PASS | 5 | 42.7 s |  |",
         "pytest --model glm --lane cpu -m boot -k 'test_boots[glm]'",
@@ -33,6 +35,12 @@ def test_summary_has_verdict_reasons_and_next_steps() -> None:
         assert line in lines, line
     assert summary.count("<details>") == summary.count("</details>") > 5
     assert "assert not [" not in summary
+
+
+def test_summary_says_why_parts_of_a_bundle_are_unknown() -> None:
+    document = load(REJECT)
+    document["bundle"] |= {"unknown": ["flags"], "why": ["stable is a URL"]}
+    assert "Not known: flags.\n\n- stable is a URL\n" in markdown.summary(document)
 
 
 def test_next_step_is_a_command() -> None:

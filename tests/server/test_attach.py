@@ -23,6 +23,14 @@ def test_running_server_is_attached_and_not_stopped(fakes: Fakes) -> None:
     assert server.chats == 1
 
 
+def test_start_of_a_server_that_runs_already_is_not_known(fakes: Fakes) -> None:
+    """The seconds until it lists its models are none of its start."""
+    times = attach.attach(Endpoint(fakes(key="key").base_url, "", "key"), 5.0).times
+    assert times is not None
+    assert (times.health_s, times.first_chat_s) == (None, None)
+    assert times.first_token_s is not None
+
+
 @pytest.mark.parametrize(
     ("faults", "key", "message"),
     [

@@ -71,7 +71,7 @@ def test_server_that_answers_a_chat_has_booted(boots: Boots) -> None:
     assert re.fullmatch(r"qwen3\.5-[0-9a-f]{8}", server.boot.endpoint.model)
     times = server.boot.times
     assert times is not None
-    assert times.first_token_s is not None
+    assert times.first_token_s and times.health_s and times.first_chat_s
     assert 0 < times.first_token_s < times.first_chat_s
     assert times.health_s < times.first_chat_s < LIMITS.boot_s
     assert server.boot.evidence["boot_attempts"] == 1

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair, planned_throughput
 from pytest_vllm_gates.throughput import decide, host_bound
-from pytest_vllm_gates.throughput.decide import Conclusion
+from pytest_vllm_gates.throughput.decision import PRIMARY, Conclusion
 from throughput.boot_noise import Noise
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "throughput" / "h100-qwen3.5.json"
@@ -50,7 +50,7 @@ def test_boots_of_one_bundle_are_not_regressions() -> None:
     recorded, again, *_ = boots()
     decision_without = decide.against_baseline(again, [recorded], WITHOUT_HOST_BOUND)
     assert decision_without.answer is Conclusion.REGRESSION
-    assert round(decision_without.as_evidence()["changes"][decide.PRIMARY]["change"], 3) == -0.146
+    assert round(decision_without.as_evidence()["changes"][PRIMARY]["change"], 3) == -0.146
     decision = decide.against_baseline(again, [recorded], PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
     assert decision.why == f"its GPU was busy 6% of the time and {WAITED}"

@@ -9,7 +9,7 @@ import statistics
 import pytest
 
 from pytest_vllm_gates.catalog.plans import Pair
-from pytest_vllm_gates.throughput.decide import PRIMARY, Conclusion
+from pytest_vllm_gates.throughput.decision import PRIMARY, Conclusion
 from pytest_vllm_gates.throughput.running import RunningDecision, against_server, batch_mean
 from throughput.boot_noise import PLAN, Noise
 

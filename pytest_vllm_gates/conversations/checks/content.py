@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded import syntax
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -22,15 +24,18 @@ def is_judgeable(exchange: Exchange) -> bool:
 
 
 def json_value(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when the content is not one JSON value of the schema, and nothing else."""
+    """Yield a sentence when the content is not one JSON value of the schema, and nothing else.
+
+    NaN, infinities and a key that is given twice are faults: a strict client refuses them.
+    """
     import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
 
     schema, answer = exchange.asked.json_schema, exchange.whole
     if schema is None or answer is None or not is_judgeable(exchange):
         return
     try:
-        value = json.loads(answer.content)
-    except (ValueError, RecursionError) as error:
+        value = syntax.json_value(answer.content, unique=True, finite=True)
+    except syntax.BadSyntaxError as error:
         where = "; reasoning holds it" if _holds_json(answer.reasoning) else ""
         yield f"content is not one JSON value ({error}): {answer.content[:SHOWN]!r}{where}"
         return

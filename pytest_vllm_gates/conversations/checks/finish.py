@@ -72,12 +72,16 @@ def beginning(cut: Answer, plain: Answer, family: Family) -> Iterator[str]:
     """Yield a sentence for each field of a cut answer that is not the plain one's beginning.
 
     Both are of one greedy request, and `comparable`. What may be the beginning of a marker at the
-    cut does not count, nor half a character.
+    cut does not count, nor half a character. A plain answer that its own limit cut may go on in the
+    other one.
     """
+    longer = len(cut.reasoning + cut.content) >= len(plain.reasoning + plain.content)
     for field in ("reasoning", "content"):
         text, plain_text = getattr(cut, field).strip(), getattr(plain, field).strip()
         text = _ended(text.rstrip(NO_CHARACTER), family)
-        if not plain_text.startswith(text):
+        plain_start = _ended(plain_text.rstrip(NO_CHARACTER), family)
+        goes_on = longer and plain.finish_reason == "length" and text.startswith(plain_start)
+        if not (plain_text.startswith(text) or goes_on):
             beginning = f"begins with {plain_text[:SHOWN]!r} where nothing is cut"
             yield f"{field} is {text[:SHOWN]!r}, and {beginning}"
 

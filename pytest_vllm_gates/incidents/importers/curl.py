@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents.importers import BODY_BYTES, pasted, request
+from pytest_vllm_gates.incidents.importers import BODY_BYTES, heredoc, pasted, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +53,8 @@ OPEN = "\ufdd0"
 EXPANDED = re.compile(r"\$(?=[A-Za-z_{(0-9@*#?!$])|`")
 # Within double quotes: what a backslash escapes there, and what is expanded.
 EXPANSION = re.compile(r"\\([$`\"\\\n])|" + EXPANDED.pattern)
+# Within a here-document a quote is like any other character.
+IN_A_DOCUMENT = re.compile(r"\\([$`\\\n])|" + EXPANDED.pattern)
 
 
 def claims(text: str) -> bool:
@@ -68,7 +70,8 @@ def requests(text: str, folder: Path) -> list[Sent]:
 def read(text: str, folder: Path) -> tuple[list[Sent], list[str]]:
     """Return the request of a command line, with the answer below it, and what was left out.
 
-    The command ends at its first line break that is neither quoted nor escaped.
+    The command ends at its first line break that is neither quoted nor escaped, or with its
+    here-document.
     """
     begin = BEGIN.search(text)
     if begin is None:
@@ -77,10 +80,11 @@ def read(text: str, folder: Path) -> tuple[list[Sent], list[str]]:
     if OF_CMD.match(command):
         raise UserError("this was copied for cmd.exe: copy as cURL (bash)")
     end = _end_of_command(command)
-    skipped, below = pasted.lines_of(text[: begin.start()]), command[end:]
+    command, below, standard_input = _standard_input(command[:end], command[end:])
+    skipped = pasted.lines_of(text[: begin.start()])
     notes = [f"{len(skipped)} lines before the command were skipped"] if skipped[1:] else []
     notes += ["1 line before the command was skipped"] if len(skipped) == 1 else []
-    sent = _request(command[:end], folder, below=bool(below.strip()))
+    sent = _request(command, folder, standard_input, below=bool(below.strip()))
     answer = pasted.answer(below)
     if answer.status is not None:
         pieces = ((0.0, answer.data),)
@@ -88,7 +92,20 @@ def read(text: str, folder: Path) -> tuple[list[Sent], list[str]]:
     return [sent], [*notes, answer.note] if answer.note else notes
 
 
-def _request(command: str, folder: Path, *, below: bool) -> Sent:
+def _standard_input(command: str, below: str) -> tuple[str, str, bytes | None]:
+    """Return a command without its here-document, what is below both, and the document."""
+    places = [at for at, _ in _parts(command) if command.startswith("<<", at)]
+    if not places:
+        return command, below, None
+    document = heredoc.read(command, places[0], below)
+    if any(at >= document.end for at in places):
+        raise UserError("the command has two here-documents: give the one that it sends")
+    text = IN_A_DOCUMENT.sub(_marked, document.text) if document.expands else document.text
+    rest = f"{command[: places[0]]} {command[document.end :]}"
+    return rest, document.below, text.encode("utf-8", "surrogateescape")
+
+
+def _request(command: str, folder: Path, standard_input: bytes | None, *, below: bool) -> Sent:
     words = _words(command)
     method, url, data = "POST", "", b""
     headers: dict[str, str] = {}
@@ -98,7 +115,9 @@ def _request(command: str, folder: Path, *, below: bool) -> Sent:
         if option == "":
             url = value
         elif option in DATA:
-            data += (b"" if option == "--json" or not data else b"&") + _data(option, value, folder)
+            data += (b"" if option == "--json" or not data else b"&") + _data(
+                option, value, folder, standard_input
+            )
         elif option in METHOD:
             method = value
         elif option in HEADER:
@@ -161,19 +180,27 @@ def _known(option: str) -> None:
         )
 
 
-def _data(option: str, value: str, folder: Path) -> bytes:
+def _data(option: str, value: str, folder: Path, standard_input: bytes | None) -> bytes:
     if option == "--data-raw" or not value.startswith("@"):
         return value.encode("utf-8", "surrogateescape")
-    name = value[1:]
-    path = (folder / name).resolve()
-    if name == "-" or not path.is_relative_to(folder.resolve()):
+    data = _read(value[1:], folder) if value != "@-" else standard_input
+    if data is None:
         raise UserError(
-            f"the command reads its data from {name!r}: only a file in {folder} is read, for a "
-            "incident is passed on; copy it there"
+            "the command reads its data from its standard input: only a here-document "
+            "(-d @- <<'EOF') and files are read; write it so, or into a file"
         )
-    data = bounded_read.data(path, BODY_BYTES)
     plain = option in ("-d", "--data", "--data-ascii")
     return data.replace(b"\r", b"").replace(b"\n", b"").replace(b"\0", b"") if plain else data
+
+
+def _read(name: str, folder: Path) -> bytes:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise UserError(
+            f"the command reads its data from {name!r}: only a file in {folder} is read, for an "
+            "incident is passed on; copy it there"
+        )
+    return bounded_read.data(path, BODY_BYTES)
 
 
 def _words(text: str) -> list[str]:

@@ -16,6 +16,7 @@ OF_AN_ANSWER = {"choices", "error", "output", "object", "data"}
 STATUS_LINE = re.compile(r"\s*(?:< )?HTTP/\d(?:\.\d)? (\d{3})\b")
 OBJECT = re.compile(r"^[ \t]*(?=\{)", re.MULTILINE)
 FENCE = re.compile(r"\s*(?:```\w*)?\s*")
+TAKEN = "the text below the command was taken as the answer that was seen"
 OK, ERRORS = 200, range(400, 600)
 
 
@@ -53,8 +54,7 @@ def answer(text: str) -> PastedAnswer:
     return PastedAnswer(
         status,
         data,
-        "the text below the command was taken as the answer that was seen "
-        f"(status {status}; when it arrived is not known)",
+        f"{TAKEN} (status {status}; when it arrived is not known)",
     )
 
 

@@ -28,10 +28,14 @@ WITHIN = ("compiling", "graphs")
 DISTANCES = {"mean": "mean", "nearly_all": "99 of 100 within", "worst": "largest"}
 OF_RUNGS = ("seconds", "waited", "preempted", "kv_usage_after", "memory_bytes_after")
 ALLOWED = 1.0
+START = "start to healthy"
 
 
 def boot(several: tuple[Side, ...]) -> Panel | None:
-    """Return the phases of each lane's boot; None where no server came up."""
+    """Return the phases of each lane's boot; None where no server came up.
+
+    Of a server that ran already only the first chat is known.
+    """
     found = [_phases(side) for side in several]
     listed = names(found)
     if not listed:
@@ -45,9 +49,12 @@ def boot(several: tuple[Side, ...]) -> Panel | None:
         ],
         charts.seconds,
     )
+    booted = any(START in phases for phases in found)
     return Panel(
-        "The boot's phases",
-        "Seconds of the clock; the phases within the boot are those that the server's log gives.",
+        "The boot's phases" if booted else "The first chat",
+        "Seconds of the clock; the phases within the boot are those that the server's log gives."
+        if booted
+        else "Seconds of the clock. The server ran already: its start is not known.",
         (Chart("Seconds of each phase", drawn),) if drawn else (),
         ("phase", *columns(("seconds",), several)),
         tuple(
@@ -62,20 +69,19 @@ def _phases(side: Side) -> dict[str, float]:
     healthy, chatted, token = (
         known(times.get(name)) for name in ("health_s", "first_chat_s", "first_token_s")
     )
+    first_token = {} if token is None else {"the first chat's first token": token}
     if healthy is None:
-        return {}
+        return first_token
     of_log = mapping(side.evidence("boot", "phases_s"))
     told = {name: value for name in PHASES if (value := known(of_log.get(name))) is not None}
     phases = {PHASES[name]: value for name, value in told.items()}
     inner = sum(value for name, value in told.items() if name not in WITHIN)
     if told and healthy >= inner:
         phases["the rest until it was healthy"] = healthy - inner
-    phases["start to healthy"] = healthy
+    phases[START] = healthy
     if chatted is not None:
         phases["healthy to the end of the first chat"] = max(0.0, chatted - healthy)
-    if token is not None:
-        phases["the first chat's first token"] = token
-    return phases
+    return phases | first_token
 
 
 def ladder(several: tuple[Side, ...], limits: TextLimits) -> Panel | None:
@@ -134,7 +140,7 @@ def distances(several: tuple[Side, ...], limits: TextLimits) -> Panel | None:
     listed, left_out = first(names(found), limits.items)
     if not listed:
         return None
-    allowed = mapping(several[-1].evidence("numerics", "tolerance_nats"))
+    allowed = mapping(several[0].evidence("numerics", "tolerance_nats"))
     rows = [
         (
             name,

@@ -62,7 +62,7 @@ class Side:
 
 
 def sides(lanes: Lanes, family: Mapping[str, Any]) -> tuple[Side, ...]:
-    """Return the other lane's record of a family, where there is one, and ours last."""
+    """Return our record of a family, then the other lane's where there is one."""
     ours, theirs = lanes.names
     other = next(
         (
@@ -73,7 +73,7 @@ def sides(lanes: Lanes, family: Mapping[str, Any]) -> tuple[Side, ...]:
         None,
     ) if lanes.theirs else None  # fmt: skip
     found = [Side(theirs, THEIRS, other)] if other else []
-    return (*found, Side(ours, OURS, family))
+    return (Side(ours, OURS, family), *found)
 
 
 def columns(of: Iterable[str], several: tuple[Side, ...]) -> tuple[str, ...]:
@@ -90,11 +90,11 @@ def columns(of: Iterable[str], several: tuple[Side, ...]) -> tuple[str, ...]:
 def cells(
     values: Iterable[tuple[float | None, ...]], words: Callable[[float], str]
 ) -> Iterator[str]:
-    """Yield the cells of figures, each with a value for every lane, and the change between two."""
+    """Yield the cells of figures, each with a value for every lane, and the change to ours."""
     for each in values:
         yield from (NONE if value is None else words(value) for value in each)
         if len(each) > 1:
-            yield change(each[0], each[-1])
+            yield change(before=each[-1], now=each[0])
 
 
 def change(before: float | None, now: float | None) -> str:

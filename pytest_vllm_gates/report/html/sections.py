@@ -100,6 +100,7 @@ def bundle(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | 
         "left_out": left_out,
         "same": [str(axis) for axis in listing(diff.get("same"))][: limits.items],
         "unknown": [str(axis) for axis in listing(diff.get("unknown"))][: limits.items],
+        "why": [str(reason) for reason in listing(diff.get("why"))][: limits.items],
     }
 
 

@@ -76,8 +76,8 @@ def comparison(evidence: dict[str, Any], ours: str, limits: TextLimits) -> Throu
     theirs = str(evidence.get("against") or "recorded")
     blocks = mapping(evidence.get("blocks"))
     sides = [
-        (theirs, mapping(blocks.get("theirs"))),
         (ours, mapping(blocks.get("ours"))),
+        (theirs, mapping(blocks.get("theirs"))),
     ]
     distributions = tuple(
         distribution for name in FIGURES if (distribution := _distribution(name, sides, limits))

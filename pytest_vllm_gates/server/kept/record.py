@@ -80,7 +80,7 @@ class KeptRecord(toml.Record):
     def boot_times(self) -> BootTimes:
         """The times of its boot; raises `UserError` where they are not those of a boot."""
         try:
-            return BootTimes(**self.times)  # type: ignore[arg-type]
+            return BootTimes(**self.times)
         except TypeError as error:
             raise UserError(f"its record has no times of a boot: {shown(str(error))}") from error
 

@@ -21,7 +21,8 @@ from pytest_vllm_gates.server import startup_check
 from pytest_vllm_gates.session import boot as session_boot, unwritten
 from pytest_vllm_gates.session.launch import Launch
 from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
-from pytest_vllm_gates.throughput.decide import Conclusion, Decision, against_lane
+from pytest_vllm_gates.throughput.decide import against_lane
+from pytest_vllm_gates.throughput.decision import Conclusion, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,6 +21,11 @@ VARIABLE = "VLLM_GATES_SEEN_GOLDENS"
 """The folder that the run on the other lane writes to."""
 
 
+def of_the_other_lane() -> bool:
+    """Return whether this run is the one on the other lane of `--against`."""
+    return VARIABLE in os.environ
+
+
 def folder_to_write(subject: Subject) -> Path | None:
     """Return where this run writes what has no golden; None in a run of its own."""
     root = os.environ.get(VARIABLE)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import BetweenRunning
     from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
-    from pytest_vllm_gates.throughput.decide import Decision
+    from pytest_vllm_gates.throughput.decision import Decision
 
 GROUP_BLOCKS = 4
 RUNS = "runs"

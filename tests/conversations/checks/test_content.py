@@ -48,6 +48,10 @@ def test_content_of_one_valid_value_is_right(content: str) -> None:
         ("{}", "content: 'born' is a required property"),
         ('{"born": "1815"}', "content.born: '1815' is not of type 'integer'"),
         ('{"born": 1815, "died": 1852}', "content: Additional properties are not allowed"),
+        ('{"born": NaN}', "content is not one JSON value (NaN is not a finite number)"),
+        ('{"born": -Infinity}', "content is not one JSON value (-Infinity is not a finite number)"),
+        ('{"born": 1e999}', "content is not one JSON value (1e999 is not a finite number)"),
+        (f'{{"born": "?", {RIGHT[1:]}', "content is not one JSON value (the key 'born' is given"),
     ],
 )
 def test_content_other_than_one_valid_value_is_a_fault(content: str, sentence: str) -> None:

@@ -54,6 +54,20 @@ def test_other_text_in_a_cut_answer_is_a_fault(cut_answer: Answer, sentence: str
 
 
 @pytest.mark.parametrize(
+    "longer", [cut("", "They ask", ()), cut("", "They ask."), cut("Paris", "They ask.", ())]
+)
+def test_plain_answer_that_was_cut_itself_may_go_on(longer: Answer) -> None:
+    """A limit of one token more than the plain answer's leaves more of it than that one has."""
+    assert (
+        list(finish.beginning(longer, cut("", "They as\N{REPLACEMENT CHARACTER}", ()), QWEN)) == []
+    )
+    (fault,) = finish.beginning(cut("", "We ask", ()), cut("", "They ask.", ()), QWEN)
+    assert fault.startswith("reasoning is 'We ask', and begins with 'They ask.'")
+    (fault,) = finish.beginning(cut("They", "", ()), cut("", "They ask.", ()), QWEN)
+    assert fault.startswith("content is 'They', and begins with ''")
+
+
+@pytest.mark.parametrize(
     ("tokens", "same"), [((1, 2), True), ((), True), ((1, 2, 3, 4), True), ((1, 9), False)]
 )
 def test_cut_answers_of_other_tokens_are_not_comparable(

@@ -96,7 +96,7 @@ def test_reading_agrees_with_a_real_shell(tmp_path: Path) -> None:
         (f"curl {URL} --config x -d '{{}}'", "curl's --config is not known"),
         (f"curl {URL} -d @/etc/passwd", "only a file in"),
         (f"curl {URL} -d @../b", "only a file in"),
-        (f"curl {URL} -d @-", "only a file in"),
+        (f"curl {URL} -d @-", "only a here-document"),
         (f"curl {URL} -d @none", "cannot be read: No such file"),
         (f'curl {URL} -d "{{\\"a\\": \\"$(id)\\"}}"', "nothing is executed here"),
         (f'curl {URL} -d "`id`"', "nothing is executed here"),

@@ -84,7 +84,7 @@ def test_blocks_of_both_sides_are_summarized() -> None:
     assert section and section.drawing is None
     (distribution,) = section.distributions
     assert distribution.sides == (
-        ("old", 1, "10 ms", "10 ms", "10 ms"), ("new", 5, "10 ms", "20 ms", "30 ms"),
+        ("new", 5, "10 ms", "20 ms", "30 ms"), ("old", 1, "10 ms", "10 ms", "10 ms"),
     )  # fmt: skip
     assert len(places(distribution.drawing, "block")) == 6
     assert len(places(distribution.drawing, "median")) == 1  # of one block there are no quartiles

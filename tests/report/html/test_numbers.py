@@ -73,17 +73,18 @@ def test_latencies_have_three_percentiles() -> None:
     }
 
 
-def test_lanes_stand_side_by_side_with_their_change() -> None:
+def test_judged_lane_is_first_with_its_change() -> None:
     theirs = passed(each=0.01)
     theirs["lane"]["name"] = "old"
     found = panels(passed(), theirs)
     panel = found["Latencies under load"]
-    assert panel.columns[1:4] == ("p50, old", "p50, cpu", "change")
+    assert panel.columns[1:4] == ("p50, cpu", "p50, old", "change")
     ttft = panel.rows[0]
     assert ttft[3] == "+74.1%"
     styles = {mark.style for mark in panel.charts[0].drawing.marks if mark.kind == "dot"}
     assert styles == {"bar ours", "bar theirs"}
-    assert "streams, old:" in panel.charts[0].drawing.says
+    says = panel.charts[0].drawing.says
+    assert says.index("streams, cpu:") < says.index("streams, old:")
     served = found["Queue, KV cache and preemptions"]
     assert table(served)["streams"]["preemptions, old"] == "3"
 
@@ -124,6 +125,16 @@ def test_boot_phases_do_not_count_twice() -> None:
         "healthy to the end of the first chat": "500 ms",
         "the first chat's first token": "250 ms",
     }
+
+
+def test_boot_of_a_server_that_ran_already_is_its_first_chat() -> None:
+    document = passed()
+    times = {"health_s": None, "first_chat_s": None, "first_token_s": 0.25}
+    document["families"][0]["boot"] = {"ok": True, "failure": None, "times": times, "evidence": {}}
+    panel = panels(document)["The first chat"]
+    assert table(panel) == {"the first chat's first token": {"seconds": "250 ms"}}
+    both = panels(passed(), document)["The boot's phases"]
+    assert ("start to healthy", "38.5 s", NONE, NONE) in both.rows
 
 
 def test_ladder_has_each_rung_with_its_errors() -> None:

@@ -17,6 +17,7 @@ from hypothesis import given, settings, strategies as st
 from pytest_vllm_gates.report import document as documents
 from pytest_vllm_gates.report.html import page
 from report.documents import HOSTILE, REJECT, THEIRS, empty, huge, load, spoilt
+from report.documents.figures import with_figures
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(documents.SCHEMA.read_text()))
 OWN_SCRIPT = (page.HERE / "script.js").read_text(encoding="utf-8")
@@ -248,6 +249,25 @@ def test_page_is_written_whole_beside_the_document(tmp_path: Path) -> None:
     assert path == tmp_path / "new" / "report.html"
     assert path.read_text(encoding="utf-8").endswith("</html>")
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+
+
+def test_judged_lane_is_the_first_column_everywhere() -> None:
+    document = with_figures(load(REJECT))
+    html = page.compose(document, with_figures(load(THEIRS)))
+    heads = re.findall(r"<thead>(.*?)</thead>", html)
+    columns = [re.findall(r"<th[^>]*>([^<]*)</th>", head) for head in heads]
+    both = [names for names in columns if {"cpu", "cpu-previous"} <= {*names}]
+    assert len(both) >= 3, columns
+    for names in both:
+        assert names.index("cpu") < names.index("cpu-previous"), names
+    assert re.search(r"<td><code>0\.32\.0</code></td><td><code>0\.31\.0</code>", html)
+
+
+def test_page_says_why_parts_of_a_bundle_are_unknown() -> None:
+    document = load(REJECT)
+    document["bundle"] |= {"unknown": ["flags"], "why": ["stable is a URL: <b>"]}
+    SCHEMA.validate(document)
+    assert "counted as unchanged: flags. stable is a URL: <b>" in checked(document).text
 
 
 def test_first_of_many_changes_are_visible_at_once() -> None:

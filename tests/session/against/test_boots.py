@@ -18,7 +18,7 @@ from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session.against.boots import LaneComparison, first_is_theirs, server_of
 from pytest_vllm_gates.session.launch import Launch
-from pytest_vllm_gates.throughput.decide import Conclusion
+from pytest_vllm_gates.throughput.decision import Conclusion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ from pytest_vllm_gates.outcomes import Inconclusive, Infrastructure
 from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session.against import running as against_running
 from pytest_vllm_gates.session.against.running import RunningComparison
-from pytest_vllm_gates.throughput.decide import Conclusion
+from pytest_vllm_gates.throughput.decision import Conclusion
 from session.against.test_boots import SlowServer
 
 if TYPE_CHECKING:
