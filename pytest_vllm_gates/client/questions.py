@@ -51,6 +51,11 @@ def ticket_faults(completion: Completion, nonces: Sequence[str], own: int) -> li
     return sentences
 
 
+def holds_anothers(completion: Completion, nonces: Sequence[str], own: int) -> bool:
+    """Return whether the answer to request number `own` holds the nonce of another one."""
+    return any(nonce in completion.text for number, nonce in enumerate(nonces) if number != own)
+
+
 FILE = data.FOLDER / "isolation.toml"
 
 

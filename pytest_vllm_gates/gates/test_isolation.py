@@ -13,7 +13,13 @@ import pytest
 
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.http import context
-from pytest_vllm_gates.client.questions import load, question, ticket, ticket_faults
+from pytest_vllm_gates.client.questions import (
+    holds_anothers,
+    load,
+    question,
+    ticket,
+    ticket_faults,
+)
 from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.isolation.cancel import disconnect
 from pytest_vllm_gates.isolation.checks import fault, why_undecided
@@ -167,7 +173,12 @@ def test_company_changes_no_answer(
 
 
 def test_no_answer_holds_what_is_anothers(
-    questions: Questions, completion_client: CompletionClient, family: Family, checking: Checking
+    *,
+    questions: Questions,
+    completion_client: CompletionClient,
+    family: Family,
+    checking: Checking,
+    evidence: Evidence,
 ) -> None:
     # All prompts begin alike: who looks only at the beginning takes one for another.
     beginning = questions.filler * BEGINNINGS
@@ -186,15 +197,26 @@ def test_no_answer_holds_what_is_anothers(
     cases: list[Case] = []
     unanswered: list[Finding] = []
     mixed: list[Finding] = []
+    not_followed: dict[str, str] = {}
     answers = completion_client.together(bodies)
     for number, completion in enumerate(answers):
         name = f"request {number + 1}, {'streamed' if number % 2 else 'whole'}"
         case = Case(name, {"case": "streamed" if number % 2 else "whole"}, completion.request)
         cases.append(case)
+        faults = ticket_faults(completion, nonces, number)
+        if faults and not completion.error and not holds_anothers(completion, nonces, number):
+            alone = completion_client.ask(bodies[number])
+            if not alone.error and nonces[number] not in alone.text:
+                not_followed[name] = alone.shown
+                continue
         findings = unanswered if completion.error else mixed
-        findings += [
-            Finding(case, fault_text) for fault_text in ticket_faults(completion, nonces, number)
-        ]
+        findings += [Finding(case, fault_text) for fault_text in faults]
+    evidence["not_followed_alone"] = not_followed
+    if len(not_followed) == AT_ONCE:
+        raise Inconclusive(
+            "no nonce is followed, by the same requests alone either: "
+            f"{next(iter(not_followed.values()))}"
+        )
     people = f"of {AT_ONCE} people who ask at the same time"
     if unanswered and not mixed:
         checking(unanswered, cases, f"{people} somebody gets no answer")

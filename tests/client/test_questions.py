@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.client.questions import load
+from pytest_vllm_gates.client.completion import Completion
+from pytest_vllm_gates.client.questions import holds_anothers, load
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,3 +24,11 @@ def test_a_file_with_one_question_is_refused(tmp_path: Path) -> None:
     path.write_text('answer_tokens = 5\nfiller = "x"\nquestions = ["Hello!"]\n')
     with pytest.raises(UserError, match="at least 2 items"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("said", "anothers"),
+    [("ticket 0a", False), ("no idea", False), ("ticket 1b", True), ("ticket 0a and 2c", True)],
+)
+def test_an_answer_may_hold_what_is_anothers(said: str, *, anothers: bool) -> None:
+    assert holds_anothers(Completion(content=said), ["0a", "1b", "2c"], 0) is anothers

@@ -37,6 +37,8 @@ ASK_NO_CHAT = ("chat_template", "numerics")
 # alter nothing else, and the conversation gates, which take longest, see the real server's answers.
 ASK_THE_UNUSUAL = ("robustness", "isolation")
 HANG_S = 20.0
+LONG_CHARACTERS = 100
+"""Longer than this are the questions that are asked at once, after a beginning they share."""
 
 
 def concerned(fault: Fault) -> Sequence[str]:
@@ -93,3 +95,25 @@ def test_a_request_that_hangs_turns_robustness_red(
         f"response_format is text:\n  no answer within {HANG_S / 2:.0f} s" in reason
         for reason in judged_run.reasons()
     ), judged_run.reasons()
+
+
+@pytest.mark.slow
+def test_a_model_that_does_not_follow_is_not_mixed_up(upstream: Upstream, run: Run) -> None:
+    def refuse(exchange: Exchange) -> None:
+        asked = exchange.body.get("structured_outputs", {}).get("choice", [""])[0]
+        long = len(exchange.body["messages"][-1]["content"]) > LONG_CHARACTERS
+        if long and asked.startswith("ticket ") and asked.removeprefix("ticket ")[0] in "01234567":
+            for number, part in enumerate(exchange.parts):
+                part["content"] = "" if number else "I was not taught this."
+
+    with Proxy(upstream, reply=refuse) as proxy:
+        judged_run = run("--base-url", proxy.base_url, "-m", "isolation")
+    assert judged_run.gates("FAIL") == set(), judged_run.complaints
+    (not_followed,) = [
+        test["evidence"]["not_followed_alone"]
+        for family in judged_run.verdict["families"]
+        for gate in family["gates"]
+        for test in gate["tests"]
+        if "not_followed_alone" in test["evidence"]
+    ]
+    assert not_followed
