@@ -1,0 +1,203 @@
+"""Holds every case of `dialects.toml` in every dialect that a server offers, one after another."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.client import form, http
+from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.sameness import MARGIN_NATS
+from pytest_vllm_gates.dialects import cases as dialect_cases, completions, messages, responses
+from pytest_vllm_gates.dialects.ask import DialectClient
+from pytest_vllm_gates.dialects.notation import NoPlace
+from pytest_vllm_gates.dialects.types import (
+    CHAT,
+    COMPLETIONS,
+    MESSAGES,
+    RESPONSES,
+    STREAM,
+    WHOLE,
+    Dialogue,
+    Dialogues,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.dialects.cases import DialectCase
+    from pytest_vllm_gates.dialects.types import Reply
+
+OPENAPI = "/openapi.json"
+ROUTES = {
+    COMPLETIONS: completions.PATH, RESPONSES: responses.PATH, MESSAGES: messages.PATH,
+}  # fmt: skip
+YARDSTICK = {"return_token_ids": True, "logprobs": True, "top_logprobs": 2}
+TOKENIZED = ("messages", "tools", "chat_template_kwargs")
+LEAST_STOP = 4
+"""Characters of a word that makes a stop string."""
+
+
+class DialectWalk:
+    """One family's walk; `run` returns what it heard."""
+
+    def __init__(
+        self, endpoint: Endpoint, family: Family, conversations: Sequence[Conversation], limit: int
+    ) -> None:
+        """`limit` is the limit of tokens of an answer."""
+        self._endpoint = endpoint
+        self._family = family
+        self._conversations = conversations
+        self._limit = limit
+        self._client = DialectClient(endpoint)
+        self._counted = 0
+        self._left_out: dict[str, str] = {}
+
+    def run(self, step: Callable[[int, int], object] | None = None) -> Dialogues:
+        """Hold every case; `step` is called after each with how many are done, and of how many."""
+        begun = time.monotonic()
+        offered = self._offered()
+        dialogues = []
+        all_cases = dialect_cases.load()
+        for number, case in enumerate(all_cases, 1):
+            if dialogue := self._hold(case, offered):
+                dialogues.append(dialogue)
+            if step:
+                step(number, len(all_cases))
+        return Dialogues(
+            tuple(dialogues),
+            dict(self._left_out),
+            self._client.requests + self._counted,
+            time.monotonic() - begun,
+        )
+
+    def _offered(self) -> frozenset[str] | None:
+        """Return the routes of the server's `/openapi.json`; None where it has none."""
+        with http.client(self._endpoint) as client:
+            reply = client.get(OPENAPI)
+        if not reply.is_success:
+            return None
+        with form.reading(f"the answer of {OPENAPI}"):
+            return frozenset(reply.json()["paths"])
+
+    def _hold(self, case: DialectCase, offered: frozenset[str] | None) -> Dialogue | None:
+        chat, why_not = dialect_cases.chat_request(
+            case, self._conversations, self._family, self._limit
+        )
+        if why_not:
+            self._left_out[case.name] = why_not
+            return None
+        reply = self._client.ask(CHAT, WHOLE, case.name, {**chat, **YARDSTICK})
+        if not reply.answered:
+            self._left_out[case.name] = f"the chat is answered with {reply.status}"
+            return None
+        with form.reading("the answer"):
+            answer = chat_answer(reply.body)
+            prompt_ids = tuple(reply.body.get("prompt_token_ids") or ())
+        replies = [
+            asked
+            for mode, dialects in ((WHOLE, case.whole), (STREAM, case.stream))
+            for dialect in dialects
+            if (asked := self._ask(dialect, mode, case, chat, prompt_ids, offered))
+        ]
+        counts, requests, rendered = self._count(chat, offered) if case.counted else ({}, {}, {})
+        return Dialogue(
+            name=case.name,
+            chat_request=chat,
+            chat=answer,
+            prompt_ids=prompt_ids,
+            near_tie=near_tie(reply.body),
+            replies=tuple(replies),
+            counts=counts,
+            count_requests=requests,
+            rendered=rendered,
+        )
+
+    def _ask(  # noqa: PLR0917
+        self,
+        dialect: str,
+        mode: str,
+        case: DialectCase,
+        chat: Mapping[str, Any],
+        prompt_ids: Sequence[int],
+        offered: frozenset[str] | None,
+    ) -> Reply | None:
+        path = ROUTES[dialect]
+        if offered is not None and path not in offered:
+            self._left_out[dialect] = f"the server has no {path}"
+            return None
+        try:
+            request = _request(dialect, chat, prompt_ids)
+        except NoPlace as reason:
+            self._left_out[f"{dialect}: {case.name}"] = str(reason)
+            return None
+        return self._client.ask(dialect, mode, case.name, request)
+
+    def _count(
+        self, chat: Mapping[str, Any], offered: frozenset[str] | None
+    ) -> tuple[dict[str, int], dict[str, Mapping[str, Any]], dict[str, tuple[int, ...]]]:
+        """Ask the routes that count or render a prompt."""
+        counts: dict[str, int] = {}
+        requests: dict[str, Mapping[str, Any]] = {}
+        rendered: dict[str, tuple[int, ...]] = {}
+        tokenized = {name: chat[name] for name in TOKENIZED if name in chat}
+        wanted = {
+            http.TOKENIZE: (tokenized, "tokens"),
+            http.RENDER: (chat, "token_ids"),
+            f"{responses.PATH}/render": (responses.request(chat), "token_ids"),
+            f"{messages.PATH}/render": (messages.request(chat), "token_ids"),
+            messages.COUNT: (messages.count_request(chat), "input_tokens"),
+        }
+        for path, (body, key) in wanted.items():
+            if offered is not None and path not in offered:
+                self._left_out[path] = f"the server has no {path}"
+                continue
+            self._counted += 1
+            reply = http.post(self._endpoint, path, body)
+            if not reply.is_success:
+                self._left_out[path] = f"answered {reply.status_code}"
+                continue
+            requests[path] = body
+            with form.reading(f"the answer of {path}"):
+                value = reply.json()[key]
+                if isinstance(value, list):
+                    rendered[path] = tuple(form.token_ids(value, key))
+                counts[path] = len(value) if isinstance(value, list) else form.count(value, key)
+        return counts, requests, rendered
+
+
+def _request(dialect: str, chat: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Any]:
+    if dialect == COMPLETIONS:
+        return completions.request(chat, prompt_ids)
+    return responses.request(chat) if dialect == RESPONSES else messages.request(chat)
+
+
+def chat_answer(body: Mapping[str, Any]) -> Answer:
+    """Return what a chat completion means."""
+    choice, usage = body["choices"][0], body.get("usage")
+    message = choice["message"]
+    return Answer(
+        reasoning=message.get("reasoning") or message.get("reasoning_content") or "",
+        content=message.get("content") or "",
+        tool_calls=tuple(
+            ToolCall(call["function"]["name"], call["function"]["arguments"], call["id"])
+            for call in message.get("tool_calls") or ()
+        ),
+        finish_reason=choice["finish_reason"],
+        usage=Usage(usage["prompt_tokens"], usage["completion_tokens"]) if usage else None,
+        stop_reason=choice.get("stop_reason"),
+        token_ids=tuple(choice.get("token_ids") or ()),
+    )
+
+
+def near_tie(body: Mapping[str, Any]) -> bool:
+    """Return whether two tokens were about equally likely somewhere in an answer."""
+    places = (body["choices"][0].get("logprobs") or {}).get("content") or ()
+    for place in places:
+        top = sorted((each["logprob"] for each in place.get("top_logprobs") or ()), reverse=True)
+        if len(top) > 1 and top[0] - top[1] <= MARGIN_NATS:
+            return True
+    return False
