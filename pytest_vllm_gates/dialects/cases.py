@@ -39,6 +39,8 @@ class DialectCase(toml.Record):
     """The limit of tokens; 0 for the run's own."""
     stop: str = ""
     """`answer` for a word of the conversation's own answer as a stop string."""
+    official_switch: bool = False
+    """Whether thinking is switched off in the dialect's own words, not by the template's."""
     developer: bool = False
     """Whether the system message is sent with the role `developer`."""
     blocks: bool = False

@@ -48,6 +48,26 @@ def unread(reply: Reply) -> str | None:
     return None
 
 
+def identity_faults(reply: Reply, model: str) -> Iterator[str]:
+    """Yield where an answer has no id, or another model than the one that was asked for."""
+    bodies = [reply.body] if reply.mode == WHOLE else [event.data for event in reply.events]
+    named = [
+        record
+        for body in bodies
+        for record in (body, body.get("response"), body.get("message"))
+        if isinstance(record, dict) and "model" in record
+    ]
+    if not named:
+        yield "no model is named"
+        return
+    for record in named:
+        if record["model"] != model:
+            yield f"model: {model!r} was asked for, {shown(record['model'])} answers"
+            return
+    if not named[0].get("id"):
+        yield "the answer has no id"
+
+
 def event_faults(reply: Reply) -> Iterator[str]:
     """Yield what is wrong with the events of a stream."""
     if reply.dialect == RESPONSES:
@@ -81,7 +101,7 @@ def stream_findings(dialogues: Dialogues) -> Iterator[Finding]:
         first, second = meaning(whole) if whole else None, meaning(reply)
         if first is None or second is None or _elsewhere(dialogue, first, second):
             continue
-        for sentence in differences(first, second):
+        for sentence in _compared(dialogue, first, second, (WHOLE, "streamed")):
             yield Finding(reply.finding_case, sentence)
 
 
@@ -96,10 +116,60 @@ def meaning_findings(dialogues: Dialogues) -> Iterator[Finding]:
         elif _elsewhere(dialogue, dialogue.chat, spoken):
             continue
         else:
-            chat = _without_usage(_named(dialogue.chat))
-            sentences = iter(differences(chat, _without_usage(spoken), ("chat", reply.dialect)))
+            chat = replace(_named(dialogue.chat), usage=spoken.usage)
+            sentences = _compared(dialogue, chat, spoken, ("chat", reply.dialect))
         for sentence in sentences:
             yield Finding(reply.finding_case, sentence)
+
+
+def _compared(
+    dialogue: Dialogue, first: Answer, second: Answer, names: tuple[str, str]
+) -> Iterator[str]:
+    """Yield where two answers differ; of a call that the limit cut, no two parsers make the same.
+
+    Whether the limit is told is another check's.
+    """
+    if dialogue.limit:
+        first, second = _texts_of(first), _texts_of(second)
+    yield from differences(first, second, names)
+    one, other = _stop_string(first), _stop_string(second)
+    if one != other and RESPONSES not in names:
+        yield f"stop string: {names[0]} {one!r}, {names[1]} {other!r}"
+
+
+def _texts_of(answer: Answer) -> Answer:
+    return replace(answer, tool_calls=(), finish_reason=None)
+
+
+def _stop_string(answer: Answer) -> str | None:
+    return answer.stop_reason if isinstance(answer.stop_reason, str) else None
+
+
+def limit_findings(dialogues: Dialogues) -> Iterator[Finding]:
+    """Yield where an answer that the limit of tokens cut does not tell so."""
+    for dialogue, reply in dialogues.answered:
+        spoken = meaning(reply)
+        if not dialogue.limit or spoken is None or spoken.usage is None:
+            continue
+        used = spoken.usage.completion_tokens
+        if used > dialogue.limit:
+            sentence = f"{used} tokens, and the limit is {dialogue.limit}"
+            yield Finding(reply.finding_case, sentence)
+        elif used == dialogue.limit and spoken.finish_reason != LIMIT:
+            yield Finding(reply.finding_case, f"the limit cut it, and it ends in {_end(reply)}")
+        elif reply.dialect == RESPONSES and used == dialogue.limit:
+            body = reply.assembled if reply.mode == STREAM else reply.body
+            for sentence in events_responses.cut_faults(body):
+                yield Finding(reply.finding_case, sentence)
+
+
+def _end(reply: Reply) -> str:
+    """Return how a reply ends, in its own words."""
+    body = reply.assembled if reply.mode == STREAM else reply.body
+    if reply.dialect == COMPLETIONS:
+        return f"finish_reason {body['choices'][0].get('finish_reason')!r}"
+    name = "status" if reply.dialect == RESPONSES else "stop_reason"
+    return f"{name} {body.get(name)!r}"
 
 
 def _unparsed(chat: Answer, spoken: Answer) -> Iterator[str]:
@@ -122,10 +192,6 @@ def _named(chat: Answer) -> Answer:
     """
     calls = chat.tool_calls and chat.finish_reason == "stop"
     return replace(chat, finish_reason="tool_calls") if calls else chat
-
-
-def _without_usage(answer: Answer) -> Answer:
-    return replace(answer, usage=None)
 
 
 def _elsewhere(dialogue: Dialogue, first: Answer, second: Answer) -> bool:

@@ -124,10 +124,12 @@ class _Blocks:
 
 
 def unreadable_inputs(events: Sequence[Event]) -> Iterator[str]:
-    """Yield the inputs of calls that are no JSON object."""
+    """Yield the inputs of calls that are no JSON object, but for those that the limit cut."""
     inputs: dict[Any, str] = {}
     for event in events:
         delta = event.data.get("delta") or {}
+        if delta.get("stop_reason") == "max_tokens":
+            return
         if event.kind == "content_block_delta" and delta.get("type") == "input_json_delta":
             index = event.data.get("index")
             inputs[index] = inputs.get(index, "") + str(delta.get("partial_json") or "")

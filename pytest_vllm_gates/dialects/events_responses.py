@@ -21,6 +21,7 @@ ENDS = {
     "response.incomplete": "incomplete",
     "response.failed": "failed",
 }
+LIMIT = "max_output_tokens"
 LIFECYCLE = {CREATED, "response.queued", "response.in_progress", *ENDS}
 # What a delta appends to, the event that repeats the whole of it, and the field it has there.
 TEXTS = {
@@ -182,6 +183,19 @@ class _Items:
             if _told(item) != _told(self._done[index]):
                 kind = item.get("type")
                 yield f"{last.kind} has a {kind} item {shown(_told(item))}, its done event another"
+
+
+def cut_faults(response: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where a response that the limit cut gives no reason, or calls its end completed."""
+    reason = (response.get("incomplete_details") or {}).get("reason")
+    if reason != LIMIT:
+        yield f"incomplete_details.reason is {reason!r}, not {LIMIT!r}"
+    output = response.get("output") or ()
+    if not output:
+        return
+    last = output[-1]
+    if last.get("status") == "completed":
+        yield f"the response is incomplete, and its last item ({last.get('type')}) is completed"
 
 
 def _told(item: Mapping[str, Any]) -> list[Any]:

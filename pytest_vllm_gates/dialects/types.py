@@ -85,6 +85,8 @@ class Dialogue:
     near_tie: bool
     """Whether a token of the chat's answer was hardly likelier than another one."""
     replies: tuple[Reply, ...] = ()
+    limit: int = 0
+    """The limit of tokens that is to cut the answer; 0 where none is."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Tokens of the prompt as routes that only count report them, by route."""
     count_requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -105,6 +107,8 @@ class Dialogues:
     not_applicable: Mapping[str, str]
     requests: int
     seconds: float
+    model: str = ""
+    """The model that was asked for."""
 
     @property
     def answered(self) -> Iterator[tuple[Dialogue, Reply]]:

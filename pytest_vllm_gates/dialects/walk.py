@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,8 @@ ROUTES = {
 }  # fmt: skip
 YARDSTICK = {"return_token_ids": True, "logprobs": True, "top_logprobs": 2}
 TOKENIZED = ("messages", "tools", "chat_template_kwargs")
-LEAST_STOP = 4
-"""Characters of a word that makes a stop string."""
+WORD = re.compile(r"[A-Za-z]{4,}")
+"""What makes a stop string."""
 
 
 class DialectWalk:
@@ -72,6 +73,7 @@ class DialectWalk:
             dict(self._left_out),
             self._client.requests + self._counted,
             time.monotonic() - begun,
+            self._endpoint.model,
         )
 
     def _offered(self) -> frozenset[str] | None:
@@ -90,9 +92,12 @@ class DialectWalk:
         if why_not:
             self._left_out[case.name] = why_not
             return None
+        if case.stop and not (chat := self._with_stop(chat)).get("stop"):
+            self._left_out[case.name] = "the answer has no word to stop at"
+            return None
         reply = self._client.ask(CHAT, WHOLE, case.name, {**chat, **YARDSTICK})
         if not reply.answered:
-            self._left_out[case.name] = f"the chat is answered with {reply.status}"
+            self._left_out[case.name] = f"the chat is answered with {reply.status}: {reply.error}"
             return None
         with form.reading("the answer"):
             answer = chat_answer(reply.body)
@@ -110,11 +115,23 @@ class DialectWalk:
             chat=answer,
             prompt_ids=prompt_ids,
             near_tie=near_tie(reply.body),
+            limit=case.max_tokens,
             replies=tuple(replies),
             counts=counts,
             count_requests=requests,
             rendered=rendered,
         )
+
+    def _with_stop(self, chat: dict[str, Any]) -> dict[str, Any]:
+        """Return a request with a late word of its own answer as a stop string, if it has one."""
+        reply = self._client.ask(CHAT, WHOLE, "stop", chat)
+        with form.reading("the answer"):
+            words = [
+                word
+                for word in WORD.findall(chat_answer(reply.body).content if reply.answered else "")
+                if word not in chat_answer(reply.body).reasoning
+            ]
+        return {**chat, "stop": [words[len(words) // 2]]} if words else chat
 
     def _ask(  # noqa: PLR0917
         self,
@@ -131,6 +148,8 @@ class DialectWalk:
             return None
         try:
             request = _request(dialect, chat, prompt_ids)
+            if case.official_switch:
+                request = _switched_off(dialect, request)
         except NoPlace as reason:
             self._left_out[f"{dialect}: {case.name}"] = str(reason)
             return None
@@ -173,6 +192,14 @@ def _request(dialect: str, chat: Mapping[str, Any], prompt_ids: Sequence[int]) -
     if dialect == COMPLETIONS:
         return completions.request(chat, prompt_ids)
     return responses.request(chat) if dialect == RESPONSES else messages.request(chat)
+
+
+def _switched_off(dialect: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request whose thinking is switched off in the dialect's own words."""
+    plain = {name: value for name, value in request.items() if name != "chat_template_kwargs"}
+    if dialect == RESPONSES:
+        return {**plain, "reasoning": {"effort": "none"}}
+    return {**plain, "thinking": {"type": "disabled"}}
 
 
 def chat_answer(body: Mapping[str, Any]) -> Answer:

@@ -34,6 +34,11 @@ def test_every_dialect_answers(
         for reply in replies
         if not reply.answered
     ]
+    findings += [
+        Finding(reply.finding_case, sentence)
+        for _, reply in dialogues.answered
+        for sentence in checks.identity_faults(reply, dialogues.model)
+    ]
     cases = [reply.finding_case for reply in replies]
     checking(findings, cases, "A conversation that the chat API takes is refused in another API")
 
@@ -83,6 +88,12 @@ def test_dialects_mean_the_same(
     checking(
         findings, dialogues.cases, "The same conversation is answered otherwise in another API"
     )
+
+
+def test_a_limit_is_told(dialogues: Dialogues, checking: Checking) -> None:
+    findings = list(checks.limit_findings(dialogues))
+    cases = [reply.finding_case for dialogue, reply in dialogues.answered if dialogue.limit]
+    checking(findings, cases, "A client takes an answer that was cut for a whole one")
 
 
 def test_dialects_count_the_same_tokens(dialogues: Dialogues, checking: Checking) -> None:
