@@ -35,8 +35,10 @@ class DialectCase(toml.Record):
     """`auto`, `none`, `required`, or a tool's name; empty to send none."""
     one_call: bool = False
     """Whether parallel calls are switched off."""
-    max_tokens: int = Field(default=0, ge=0)
-    """The limit of tokens; 0 for the run's own."""
+    short_of: int = Field(default=0, ge=0)
+    """Tokens by which the limit is less than the answer without one has; 0 for the run's own."""
+    at_most: int = Field(default=0, ge=0)
+    """Tokens after which an answer may be cut, where the prompt matters most; 0 for the run's."""
     stop: str = ""
     """`answer` for a word of the conversation's own answer as a stop string."""
     official_switch: bool = False
@@ -72,7 +74,7 @@ def chat_request(
             return {}, reason
     body: dict[str, Any] = {
         **conversation.body(family),
-        "max_tokens": case.max_tokens or max_tokens,
+        "max_tokens": min(case.at_most or max_tokens, max_tokens),
         "temperature": 0,
     }
     if case.developer:

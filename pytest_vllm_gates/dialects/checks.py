@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_vllm_gates.client.answer import Answer
-    from pytest_vllm_gates.dialects.types import Dialogue, Dialogues, Reply
+    from pytest_vllm_gates.dialects.types import Dialogues, HeldDialogue, Reply
 
 MEANING: Mapping[str, Callable[[Mapping[str, object]], Answer]] = {
     RESPONSES: responses.answer, MESSAGES: messages.answer, COMPLETIONS: completions.answer,
@@ -123,13 +123,13 @@ def meaning_findings(dialogues: Dialogues) -> Iterator[Finding]:
 
 
 def _compared(
-    dialogue: Dialogue, first: Answer, second: Answer, names: tuple[str, str]
+    dialogue: HeldDialogue, first: Answer, second: Answer, names: tuple[str, str]
 ) -> Iterator[str]:
     """Yield where two answers differ; of a call that the limit cut, no two parsers make the same.
 
     Whether the limit is told is another check's.
     """
-    if dialogue.limit:
+    if dialogue.limit or dialogue.is_cut:
         first, second = _texts_of(first), _texts_of(second)
     yield from differences(first, second, names)
     one, other = _stop_string(first), _stop_string(second)
@@ -194,7 +194,7 @@ def _named(chat: Answer) -> Answer:
     return replace(chat, finish_reason="tool_calls") if calls else chat
 
 
-def _elsewhere(dialogue: Dialogue, first: Answer, second: Answer) -> bool:
+def _elsewhere(dialogue: HeldDialogue, first: Answer, second: Answer) -> bool:
     """Return whether two answers part at a near tie, which rounding in another batch may decide.
 
     They were generated differently: both say something of every kind that the other one says, and
@@ -226,7 +226,7 @@ def token_findings(dialogues: Dialogues) -> Iterator[Finding]:
             yield Finding(case, sentence)
 
 
-def _usage_faults(dialogue: Dialogue, reply: Reply, spoken: Answer) -> Iterator[str]:
+def _usage_faults(dialogue: HeldDialogue, reply: Reply, spoken: Answer) -> Iterator[str]:
     chat = dialogue.chat.usage
     if spoken.usage is None:
         yield "usage is missing"
@@ -244,7 +244,7 @@ def _usage_faults(dialogue: Dialogue, reply: Reply, spoken: Answer) -> Iterator[
         )
 
 
-def _count_faults(dialogue: Dialogue) -> Iterator[tuple[Case, str]]:
+def _count_faults(dialogue: HeldDialogue) -> Iterator[tuple[Case, str]]:
     usage = dialogue.chat.usage
     expected = len(dialogue.prompt_ids) or (usage.prompt_tokens if usage else 0)
     for path, count in dialogue.counts.items():
@@ -258,7 +258,7 @@ def _count_faults(dialogue: Dialogue) -> Iterator[tuple[Case, str]]:
             yield case, f"the prompt's tokens differ from token {at} on"
 
 
-def count_case(dialogue: Dialogue, path: str) -> Case:
+def count_case(dialogue: HeldDialogue, path: str) -> Case:
     """Return a route that counts the tokens of a dialogue's prompt, as a case."""
     traits = {"dialect": path, "mode": "count", "case": dialogue.name}
     return Case(f"{path}: {dialogue.name}", traits, dialogue.count_requests.get(path))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.client.answer import Answer, Usage
-from pytest_vllm_gates.dialects.notation import NoPlace
+from pytest_vllm_gates.client.answer import Answer
+from pytest_vllm_gates.dialects.notation import NoPlace, text, usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,13 +34,12 @@ def request(chat: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Any
 def answer(body: Mapping[str, Any]) -> Answer:
     """Return what a completion means: all of its text is content, for nothing parses it."""
     (choice,) = body["choices"]
-    usage = body.get("usage")
     return Answer(
         reasoning="",
-        content=choice["text"],
+        content=text(choice["text"]),
         tool_calls=(),
         finish_reason=choice["finish_reason"],
-        usage=Usage(usage["prompt_tokens"], usage["completion_tokens"]) if usage else None,
+        usage=usage(body.get("usage"), ("prompt_tokens",), "completion_tokens"),
         stop_reason=choice.get("stop_reason"),
         token_ids=tuple(choice.get("token_ids") or ()),
     )

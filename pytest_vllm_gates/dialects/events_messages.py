@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.dialects.messages import INPUTS
 from pytest_vllm_gates.dialects.notation import shown
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "thinking": {"thinking": ""},
     "tool_use": {"input": {}},
 }
-INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 ONCE = ("message_start", "message_delta", "message_stop")
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
-from pytest_vllm_gates.dialects.notation import NoPlace, text_of, texts_of
+from pytest_vllm_gates.client.answer import Answer, ToolCall
+from pytest_vllm_gates.dialects.notation import NoPlace, text, text_of, texts_of, usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ ENDS = {
     "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls",
 }  # fmt: skip
 SIGNATURE = "c2lnbmF0dXJl"
+INPUTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 NOT_COUNTED = ("max_tokens", "temperature", "stop_sequences")
 
 
@@ -119,23 +120,19 @@ def answer(body: Mapping[str, Any]) -> Answer:
     for block in body["content"]:
         kind = block["type"]
         if kind == "thinking":
-            reasoning += block["thinking"]
+            reasoning += text(block["thinking"])
         elif kind == "text":
-            content += block["text"]
+            content += text(block["text"])
         elif kind == "tool_use":
-            calls.append(ToolCall(block["name"], json.dumps(block["input"]), block["id"]))
-    usage, stop = body.get("usage"), body.get("stop_reason")
-    cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
+            calls.append(
+                ToolCall(text(block["name"]), json.dumps(block["input"]), text(block["id"]))
+            )
+    stop = body.get("stop_reason")
     return Answer(
         reasoning=reasoning,
         content=content,
         tool_calls=tuple(calls),
         finish_reason=ENDS.get(str(stop), stop),
-        usage=Usage(
-            usage["input_tokens"] + sum(usage.get(name) or 0 for name in cached),
-            usage["output_tokens"],
-        )
-        if usage
-        else None,
+        usage=usage(body.get("usage"), INPUTS, "output_tokens"),
         stop_reason=body.get("stop_sequence"),
     )

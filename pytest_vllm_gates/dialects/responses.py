@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
-from pytest_vllm_gates.dialects.notation import NoPlace, text_of, texts_of
+from pytest_vllm_gates.client.answer import Answer, ToolCall
+from pytest_vllm_gates.dialects.notation import NoPlace, text, text_of, texts_of, usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,18 +103,19 @@ def answer(body: Mapping[str, Any]) -> Answer:
     for item in body["output"]:
         kind = item["type"]
         if kind == "reasoning":
-            reasoning += "".join(part["text"] for part in item.get("content") or ())
+            reasoning += "".join(text(part["text"]) for part in item.get("content") or ())
         elif kind == "message":
-            content += "".join(part.get("text", "") for part in item["content"])
+            content += "".join(text(part.get("text")) for part in item["content"])
         elif kind == "function_call":
-            calls.append(ToolCall(item["name"], item["arguments"], item["call_id"]))
+            calls.append(
+                ToolCall(text(item["name"]), text(item["arguments"]), text(item["call_id"]))
+            )
     status = body["status"]
     finish = ENDS.get(status, status)
-    usage = body.get("usage")
     return Answer(
         reasoning=reasoning,
         content=content,
         tool_calls=tuple(calls),
         finish_reason="tool_calls" if calls and finish == "stop" else finish,
-        usage=Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None,
+        usage=usage(body.get("usage"), ("input_tokens",), "output_tokens"),
     )

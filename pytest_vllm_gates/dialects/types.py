@@ -74,7 +74,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Dialogue:
+class HeldDialogue:
     """One case: the chat that is the yardstick, and the replies of the other dialects."""
 
     name: str
@@ -93,6 +93,12 @@ class Dialogue:
     rendered: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Tokens of the prompt as routes that only render return them, by route."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the chat's answer has as many tokens as it may have."""
+        usage = self.chat.usage
+        return usage is not None and usage.completion_tokens >= self.chat_request["max_tokens"]
+
     def of(self, dialect: str, mode: str) -> Reply | None:
         """Return the answered reply of a dialect, None where there is none."""
         found = (each for each in self.replies if (each.dialect, each.mode) == (dialect, mode))
@@ -103,7 +109,7 @@ class Dialogue:
 class Dialogues:
     """All cases of one family, with what was left out and why."""
 
-    dialogues: tuple[Dialogue, ...]
+    dialogues: tuple[HeldDialogue, ...]
     not_applicable: Mapping[str, str]
     requests: int
     seconds: float
@@ -111,7 +117,7 @@ class Dialogues:
     """The model that was asked for."""
 
     @property
-    def answered(self) -> Iterator[tuple[Dialogue, Reply]]:
+    def answered(self) -> Iterator[tuple[HeldDialogue, Reply]]:
         """All replies with status 200, each with its dialogue."""
         for dialogue in self.dialogues:
             for reply in dialogue.replies:

@@ -19,8 +19,8 @@ from pytest_vllm_gates.dialects.types import (
     RESPONSES,
     STREAM,
     WHOLE,
-    Dialogue,
     Dialogues,
+    HeldDialogue,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class DialectWalk:
         self._client = DialectClient(endpoint)
         self._counted = 0
         self._left_out: dict[str, str] = {}
+        self._unlimited_answers: dict[str, Answer | None] = {}
 
     def run(self, step: Callable[[int, int], object] | None = None) -> Dialogues:
         """Hold every case; `step` is called after each with how many are done, and of how many."""
@@ -85,16 +86,26 @@ class DialectWalk:
         with form.reading(f"the answer of {OPENAPI}"):
             return frozenset(reply.json()["paths"])
 
-    def _hold(self, case: DialectCase, offered: frozenset[str] | None) -> Dialogue | None:
+    def _hold(self, case: DialectCase, offered: frozenset[str] | None) -> HeldDialogue | None:
         chat, why_not = dialect_cases.chat_request(
             case, self._conversations, self._family, self._limit
         )
         if why_not:
             self._left_out[case.name] = why_not
             return None
-        if case.stop and not (chat := self._with_stop(chat)).get("stop"):
-            self._left_out[case.name] = "the answer has no word to stop at"
-            return None
+        limit = 0
+        if case.stop or case.short_of:
+            unlimited = self._unlimited(case, chat)
+            if case.stop and not (word := late_word(unlimited)):
+                self._left_out[case.name] = "the answer has no word to stop at"
+                return None
+            if case.stop:
+                chat["stop"] = [word]
+            limit = cut_to(unlimited, case)
+            if case.short_of and not limit:
+                self._left_out[case.name] = "the answer is too short to be cut"
+                return None
+            chat["max_tokens"] = limit or chat["max_tokens"]
         reply = self._client.ask(CHAT, WHOLE, case.name, {**chat, **YARDSTICK})
         if not reply.answered:
             self._left_out[case.name] = f"the chat is answered with {reply.status}: {reply.error}"
@@ -109,29 +120,27 @@ class DialectWalk:
             if (asked := self._ask(dialect, mode, case, chat, prompt_ids, offered))
         ]
         counts, requests, rendered = self._count(chat, offered) if case.counted else ({}, {}, {})
-        return Dialogue(
+        return HeldDialogue(
             name=case.name,
             chat_request=chat,
             chat=answer,
             prompt_ids=prompt_ids,
             near_tie=near_tie(reply.body),
-            limit=case.max_tokens,
+            limit=limit,
             replies=tuple(replies),
             counts=counts,
             count_requests=requests,
             rendered=rendered,
         )
 
-    def _with_stop(self, chat: dict[str, Any]) -> dict[str, Any]:
-        """Return a request with a late word of its own answer as a stop string, if it has one."""
-        reply = self._client.ask(CHAT, WHOLE, "stop", chat)
-        with form.reading("the answer"):
-            words = [
-                word
-                for word in WORD.findall(chat_answer(reply.body).content if reply.answered else "")
-                if word not in chat_answer(reply.body).reasoning
-            ]
-        return {**chat, "stop": [words[len(words) // 2]]} if words else chat
+    def _unlimited(self, case: DialectCase, chat: Mapping[str, Any]) -> Answer | None:
+        """Return the answer to a case's conversation without its stop and limit, asked once."""
+        if case.conversation not in self._unlimited_answers:
+            reply = self._client.ask(CHAT, WHOLE, case.name, chat)
+            with form.reading("the answer"):
+                answer = chat_answer(reply.body) if reply.answered else None
+            self._unlimited_answers[case.conversation] = answer
+        return self._unlimited_answers[case.conversation]
 
     def _ask(  # noqa: PLR0917
         self,
@@ -218,6 +227,21 @@ def chat_answer(body: Mapping[str, Any]) -> Answer:
         stop_reason=choice.get("stop_reason"),
         token_ids=tuple(choice.get("token_ids") or ()),
     )
+
+
+def late_word(answer: Answer | None) -> str:
+    """Return a word of the second half of an answer that its reasoning has not; '' for none."""
+    if answer is None:
+        return ""
+    words = [word for word in WORD.findall(answer.content) if word not in answer.reasoning]
+    return words[len(words) // 2] if words else ""
+
+
+def cut_to(answer: Answer | None, case: DialectCase) -> int:
+    """Return the limit that cuts an answer as a case asks; 0 where it cuts none."""
+    if not case.short_of or answer is None or answer.usage is None:
+        return 0
+    return max(0, answer.usage.completion_tokens - case.short_of)
 
 
 def near_tie(body: Mapping[str, Any]) -> bool:
