@@ -48,9 +48,9 @@ WITHOUT_PYTEST = {"session.run"}
 # Rules import none of these, not even through another module.
 DOES_IO = {
     "_pytest", "anthropic", "asyncio", "concurrent", "gevent", "http", "httpx2", "huggingface_hub",
-    "locust", "multiprocessing", "openai", "os", "pynvml", "pytest", "requests", "select", "selectors",
-    "shutil", "socket", "sqlite3", "ssl", "subprocess", "syrupy", "tempfile", "threading",
-    "transformers", "urllib", "uv", f"{NAME}.files",
+    "locust", "multiprocessing", "openai", "os", "pynvml", "pytest", "requests", "select",
+    "selectors", "shutil", "socket", "sqlite3", "ssl", "subprocess", "syrupy", "tempfile",
+    "threading", "transformers", "urllib", "uv", f"{NAME}.files",
 }  # fmt: skip
 # An inert plugin imports none of these.
 HEAVY = {

@@ -232,7 +232,10 @@ def _usage_faults(dialogue: HeldDialogue, reply: Reply, spoken: Answer) -> Itera
         yield "usage is missing"
     elif chat and spoken.usage.prompt_tokens != chat.prompt_tokens:
         told = spoken.usage.prompt_tokens
-        yield f"input tokens: chat {chat.prompt_tokens}, {reply.dialect} {told}"
+        yield (
+            f"input tokens: chat {chat.prompt_tokens}, {reply.dialect} {told} "
+            f"({told - chat.prompt_tokens:+})"
+        )
     elif (
         chat
         and spoken.usage.completion_tokens != chat.completion_tokens
@@ -250,7 +253,9 @@ def _count_faults(dialogue: HeldDialogue) -> Iterator[tuple[Case, str]]:
     for path, count in dialogue.counts.items():
         case = count_case(dialogue, path)
         rendered = dialogue.rendered.get(path)
-        if count != expected:
+        if rendered and rendered == (*dialogue.prompt_ids[:1], *dialogue.prompt_ids):
+            yield case, "the prompt's first token comes twice"
+        elif count != expected:
             yield case, f"tokens of the prompt: chat {expected}, {path} {count}"
         elif rendered and dialogue.prompt_ids and rendered != dialogue.prompt_ids:
             pairs = enumerate(zip(rendered, dialogue.prompt_ids, strict=True))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.client import form, http
 from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
 from pytest_vllm_gates.client.sameness import MARGIN_NATS
+from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.dialects import cases as dialect_cases, completions, messages, responses
 from pytest_vllm_gates.dialects.ask import DialectClient
 from pytest_vllm_gates.dialects.notation import NoPlace
@@ -113,6 +114,9 @@ class DialectWalk:
         with form.reading("the answer"):
             answer = chat_answer(reply.body)
             prompt_ids = tuple(reply.body.get("prompt_token_ids") or ())
+        if not keeps_choice(case, answer):
+            self._left_out[case.name] = "the chat calls no tool, though one was to be called"
+            return None
         replies = [
             asked
             for mode, dialects in ((WHOLE, case.whole), (STREAM, case.stream))
@@ -227,6 +231,14 @@ def chat_answer(body: Mapping[str, Any]) -> Answer:
         stop_reason=choice.get("stop_reason"),
         token_ids=tuple(choice.get("token_ids") or ()),
     )
+
+
+def keeps_choice(case: DialectCase, answer: Answer) -> bool:
+    """Return whether a chat calls a tool where it has to; otherwise it is no yardstick."""
+    if case.tool_choice in {"", "auto", "none"}:
+        return True
+    texts = [canonical(call.arguments) for call in answer.tool_calls]
+    return bool(texts) and all(text.startswith("{") and text.endswith("}") for text in texts)
 
 
 def late_word(answer: Answer | None) -> str:
