@@ -130,15 +130,18 @@ def _compared(
     Whether the limit is told is another check's.
     """
     if dialogue.limit or dialogue.is_cut:
-        first, second = _texts_of(first), _texts_of(second)
+        calls = bool(dialogue.chat_request.get("tools"))
+        first, second = _begun(first, calls=calls), _begun(second, calls=calls)
     yield from differences(first, second, names)
     one, other = _stop_string(first), _stop_string(second)
     if one != other and RESPONSES not in names:
         yield f"stop string: {names[0]} {one!r}, {names[1]} {other!r}"
 
 
-def _texts_of(answer: Answer) -> Answer:
-    return replace(answer, tool_calls=(), finish_reason=None)
+def _begun(answer: Answer, *, calls: bool) -> Answer:
+    """Return what can be compared of an answer that was cut; half a call may be text, or not."""
+    content = "" if calls else answer.content
+    return replace(answer, content=content, tool_calls=(), finish_reason=None)
 
 
 def _stop_string(answer: Answer) -> str | None:

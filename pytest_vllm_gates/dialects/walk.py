@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client import form, http
-from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.answer import Answer, ToolCall
 from pytest_vllm_gates.client.sameness import MARGIN_NATS
 from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.dialects import cases as dialect_cases, completions, messages, responses
 from pytest_vllm_gates.dialects.ask import DialectClient
-from pytest_vllm_gates.dialects.notation import NoPlace
+from pytest_vllm_gates.dialects.notation import NoPlace, text, usage
 from pytest_vllm_gates.dialects.types import (
     CHAT,
     COMPLETIONS,
@@ -113,7 +113,9 @@ class DialectWalk:
             return None
         with form.reading("the answer"):
             answer = chat_answer(reply.body)
-            prompt_ids = tuple(reply.body.get("prompt_token_ids") or ())
+            ids = reply.body.get("prompt_token_ids") or []
+            prompt_ids = tuple(form.token_ids(ids, "prompt_token_ids"))
+            tied = near_tie(reply.body)
         if not keeps_choice(case, answer):
             self._left_out[case.name] = "the chat calls no tool, though one was to be called"
             return None
@@ -129,7 +131,7 @@ class DialectWalk:
             chat_request=chat,
             chat=answer,
             prompt_ids=prompt_ids,
-            near_tie=near_tie(reply.body),
+            near_tie=tied,
             limit=limit,
             replies=tuple(replies),
             counts=counts,
@@ -216,20 +218,25 @@ def _switched_off(dialect: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def chat_answer(body: Mapping[str, Any]) -> Answer:
-    """Return what a chat completion means."""
-    choice, usage = body["choices"][0], body.get("usage")
+    """Return what a chat completion means; raises `ValueError` and its like for another form."""
+    choice = body["choices"][0]
     message = choice["message"]
+    calls = message.get("tool_calls") or ()
     return Answer(
-        reasoning=message.get("reasoning") or message.get("reasoning_content") or "",
-        content=message.get("content") or "",
+        reasoning=text(message.get("reasoning") or message.get("reasoning_content")),
+        content=text(message.get("content")),
         tool_calls=tuple(
-            ToolCall(call["function"]["name"], call["function"]["arguments"], call["id"])
-            for call in message.get("tool_calls") or ()
+            ToolCall(
+                text(call["function"]["name"]),
+                text(call["function"]["arguments"]),
+                text(call.get("id")),
+            )
+            for call in calls
         ),
-        finish_reason=choice["finish_reason"],
-        usage=Usage(usage["prompt_tokens"], usage["completion_tokens"]) if usage else None,
+        finish_reason=text(choice["finish_reason"]) or None,
+        usage=usage(body.get("usage"), ("prompt_tokens",), "completion_tokens"),
         stop_reason=choice.get("stop_reason"),
-        token_ids=tuple(choice.get("token_ids") or ()),
+        token_ids=tuple(form.token_ids(choice.get("token_ids") or [], "token_ids")),
     )
 
 

@@ -97,7 +97,7 @@ def response_events() -> list[dict[str, Any]]:
             part = {**item["content"][0], "text": ""}
             data.append({"type": "response.content_part.added", **place, "part": part})
         halves = (text[:3], text[3:])
-        extra = {"logprobs": []} if item["type"] == "message" else {}
+        extra: dict[str, Any] = {"logprobs": []} if item["type"] == "message" else {}
         data += [{"type": f"{kind}.delta", **place, "delta": half, **extra} for half in halves]
         more = {"name": item["name"]} if "arguments" in item else extra
         data.append({"type": f"{kind}.done", **place, name: text, **more})
