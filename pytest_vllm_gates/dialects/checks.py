@@ -264,6 +264,11 @@ def _count_faults(dialogue: HeldDialogue) -> Iterator[tuple[Case, str]]:
             pairs = enumerate(zip(rendered, dialogue.prompt_ids, strict=True))
             at = next(number for number, (one, other) in pairs if one != other)
             yield case, f"the prompt's tokens differ from token {at} on"
+        for name in ("temperature", "max_tokens"):
+            in_effect = dialogue.sampling.get(path, {})
+            if name in in_effect and in_effect[name] != dialogue.chat_request[name]:
+                asked = dialogue.chat_request[name]
+                yield case, f"{name} {asked} was asked for, {in_effect[name]} is in effect"
 
 
 def count_case(dialogue: HeldDialogue, path: str) -> Case:

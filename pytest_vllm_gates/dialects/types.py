@@ -92,6 +92,8 @@ class HeldDialogue:
     count_requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     rendered: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Tokens of the prompt as routes that only render return them, by route."""
+    sampling: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The sampling parameters in effect, by the routes that return them."""
 
     @property
     def is_cut(self) -> bool:

@@ -125,7 +125,6 @@ class DialectWalk:
             for dialect in dialects
             if (asked := self._ask(dialect, mode, case, chat, prompt_ids, offered))
         ]
-        counts, requests, rendered = self._count(chat, offered) if case.counted else ({}, {}, {})
         return HeldDialogue(
             name=case.name,
             chat_request=chat,
@@ -134,9 +133,7 @@ class DialectWalk:
             near_tie=tied,
             limit=limit,
             replies=tuple(replies),
-            counts=counts,
-            count_requests=requests,
-            rendered=rendered,
+            **(self._count(chat, offered) if case.counted else {}),
         )
 
     def _unlimited(self, case: DialectCase, chat: Mapping[str, Any]) -> Answer | None:
@@ -170,13 +167,12 @@ class DialectWalk:
             return None
         return self._client.ask(dialect, mode, case.name, request)
 
-    def _count(
-        self, chat: Mapping[str, Any], offered: frozenset[str] | None
-    ) -> tuple[dict[str, int], dict[str, Mapping[str, Any]], dict[str, tuple[int, ...]]]:
-        """Ask the routes that count or render a prompt."""
+    def _count(self, chat: Mapping[str, Any], offered: frozenset[str] | None) -> dict[str, Any]:
+        """Ask the routes that count or render a prompt; return fields of the dialogue."""
         counts: dict[str, int] = {}
         requests: dict[str, Mapping[str, Any]] = {}
         rendered: dict[str, tuple[int, ...]] = {}
+        sampling: dict[str, Mapping[str, Any]] = {}
         tokenized = {name: chat[name] for name in TOKENIZED if name in chat}
         wanted = {
             http.TOKENIZE: (tokenized, "tokens"),
@@ -196,11 +192,18 @@ class DialectWalk:
                 continue
             requests[path] = body
             with form.reading(f"the answer of {path}"):
-                value = reply.json()[key]
+                told = reply.json()
+                value = told[key]
                 if isinstance(value, list):
                     rendered[path] = tuple(form.token_ids(value, key))
                 counts[path] = len(value) if isinstance(value, list) else form.count(value, key)
-        return counts, requests, rendered
+                sampling[path] = dict(told.get("sampling_params") or {})
+        return {
+            "counts": counts,
+            "count_requests": requests,
+            "rendered": rendered,
+            "sampling": sampling,
+        }
 
 
 def _request(dialect: str, chat: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Any]:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.dialects import checks
+from pytest_vllm_gates.dialects.stored import NotStored
 from pytest_vllm_gates.dialects.types import STREAM
-from pytest_vllm_gates.outcomes import Finding
+from pytest_vllm_gates.outcomes import Finding, NotApplicable
 
 if TYPE_CHECKING:
+    from pytest_vllm_gates.dialects.stored import StoredResponses
     from pytest_vllm_gates.dialects.types import Dialogues
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.items import Evidence
@@ -105,3 +107,20 @@ def test_dialects_count_the_same_tokens(dialogues: Dialogues, checking: Checking
     ]
     cases = [*dialogues.cases, *routes]
     checking(findings, cases, "The same conversation has other tokens in another API")
+
+
+def test_stored_responses_go_on(
+    dialogues: Dialogues, stored: StoredResponses, checking: Checking, evidence: Evidence
+) -> None:
+    chats = {each.name: each.chat_request for each in dialogues.dialogues}
+    try:
+        for name in ("plain", "tool-one"):
+            if name in chats:
+                stored.continue_(stored.retrieve(chats[name]))
+    except NotStored as reason:
+        raise NotApplicable(f"the server stores no responses: {reason}") from reason
+    finally:
+        evidence["requests"] = stored.requests
+    stored.cancel(chats["plain"])
+    evidence["requests"] = stored.requests
+    checking(stored.findings, stored.cases, "An agent that goes on by an id loses its history")

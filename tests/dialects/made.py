@@ -171,5 +171,7 @@ def reply(dialect: str, mode: str, body: dict[str, Any], **more: Any) -> Reply:
 def dialogues(*replies: Reply, chat: Answer = ANSWER, **more: Any) -> Dialogues:
     """Return one dialogue with these replies."""
     fields: dict[str, Any] = {"prompt_ids": (1, 2, 3, 4, 5), "near_tie": False, **more}
-    held = HeldDialogue("plain", {"max_tokens": 100}, chat, replies=replies, **fields)
+    held = HeldDialogue(
+        "plain", {"max_tokens": 100, "temperature": 0}, chat, replies=replies, **fields
+    )
     return Dialogues((held,), {}, 1, 0.1, "m")

@@ -101,6 +101,13 @@ def test_a_route_that_renders_other_tokens_is_told(
     assert says(checks.token_findings(heard)) == ([sentence] if sentence else [])
 
 
+def test_a_temperature_that_is_not_the_one_asked_for_is_told() -> None:
+    heard = dialogues(counts={"/render": 5}, sampling={"/render": {"temperature": 1.0}})
+    assert says(checks.token_findings(heard)) == ["temperature 0 was asked for, 1.0 is in effect"]
+    heard = dialogues(counts={"/render": 5}, sampling={"/render": {"temperature": 0.0}})
+    assert says(checks.token_findings(heard)) == []
+
+
 def test_a_route_that_only_counts_is_compared() -> None:
     heard = dialogues(counts={"/count": 4})
     assert says(checks.token_findings(heard)) == ["tokens of the prompt: chat 5, /count 4"]

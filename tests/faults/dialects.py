@@ -320,6 +320,12 @@ def renders_something_else(exchange: Exchange) -> None:
     ids[1] = ids[2]
 
 
+@asked("/v1/messages/render", TOKENS, "temperature 0 was asked for, 1.0 is in effect")
+def samples_with_a_default(exchange: Exchange) -> None:
+    """One API drops the temperature: what it answers is not repeatable."""
+    exchange.body.pop("temperature", None)
+
+
 @whole(COMPLETIONS, MEANS, "content: ")
 def cuts_a_completion(exchange: Exchange) -> None:
     """A completion's text ends early."""

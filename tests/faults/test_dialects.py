@@ -5,20 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from e2e.gates import MODEL
+from e2e.served import Served
 from sweeps import named, sweep
 
 from faults import dialects
 from faults.conversations import SHORT
 from faults.exchange import EVENTS
 from faults.proxy import Proxy
+from faults.upstream import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from faults.conftest import Run
     from faults.exchange import Exchange
     from faults.fault import Fault
-    from faults.upstream import Upstream
+    from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real
 
@@ -98,3 +101,44 @@ def test_turns_nothing_red(
     assert judged_run.complaints == []
     assert judged_run.gates("PASS") | judged_run.gates("KNOWN") == {"boot", "dialects"}
     assert judged_run.status == 0
+
+
+@pytest.fixture(scope="module")
+def storing(
+    gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Upstream]:
+    """A real server that stores responses."""
+    lane = {"env": {"VLLM_ENABLE_RESPONSES_API_STORE": "1"}}
+    served = Served(MODEL, tmp_path_factory.mktemp("storing"), gates_progress, lane)
+    gates_progress.done()
+    endpoint = served.endpoint
+    yield Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
+    served.stop()
+
+
+def passes(exchange: Exchange) -> None:
+    """Change nothing."""
+
+
+def forgets_the_previous_response(exchange: Exchange) -> None:
+    """`previous_response_id` is dropped by a gateway."""
+    exchange.body.pop("previous_response_id", None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("request_change", "outcome"),
+    [(passes, "KNOWN"), (forgets_the_previous_response, "FAIL")],
+)
+def test_stored_responses_have_to_go_on(
+    request_change: Callable[[Exchange], None],
+    outcome: str,
+    storing: Upstream,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", storing.key or "")
+    chosen = ("-m", "dialects", "-k", "stored_responses_go_on")
+    with Proxy(storing, request=request_change) as proxy:
+        judged_run = run("--base-url", proxy.base_url, *SHORT, *chosen)
+    assert judged_run.gates(outcome) == {"dialects"}, judged_run.complaints
