@@ -153,7 +153,7 @@ def drops_the_thinking_switch(exchange: Exchange) -> None:
     exchange.body.pop("chat_template_kwargs", None)
 
 
-@asked(MESSAGES, MEANS, "tool_calls: 1 in the chat answer (get_time)")
+@asked(MESSAGES, MEANS, "tool_calls[0].name: chat 'get_time', messages 'get_weather'")
 def takes_any_tool_choice_for_auto(exchange: Exchange) -> None:
     """A named tool is only one of those that may be called."""
     if (exchange.body.get("tool_choice") or {}).get("type") == "tool":
@@ -191,7 +191,7 @@ def ignores_stop_sequences(exchange: Exchange) -> None:
 # Whole answers.
 
 
-@whole(MESSAGES, ANSWERS, "messages whole: tool-one: answered 501: no tools")
+@whole(MESSAGES, ANSWERS, "answered 501: no tools")
 def has_no_tools(exchange: Exchange) -> None:
     """One API does without tools."""
     if exchange.body.get("tools"):
