@@ -31,6 +31,11 @@ def test_fields_of_the_servers_own_are_no_fault() -> None:
     assert strict.faults(reply("responses", "whole", {**RESPONSE, "metrics": {"x": 1}})) == []
 
 
+def test_fields_that_clients_came_to_require_are_no_fault() -> None:
+    usage = {**RESPONSE["usage"], "input_tokens_details": {"cached_tokens": 0}}
+    assert strict.faults(reply("responses", "whole", {**RESPONSE, "usage": usage})) == []
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
