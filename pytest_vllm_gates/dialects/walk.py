@@ -37,6 +37,8 @@ OPENAPI = "/openapi.json"
 ROUTES = {
     COMPLETIONS: completions.PATH, RESPONSES: responses.PATH, MESSAGES: messages.PATH,
 }  # fmt: skip
+MISSING = (404, 405)
+"""How a server without `/openapi.json` tells that it has no such route."""
 YARDSTICK = {"return_token_ids": True, "logprobs": True, "top_logprobs": 2}
 TOKENIZED = ("messages", "tools", "chat_template_kwargs")
 WORD = re.compile(r"[A-Za-z]{4,}")
@@ -155,6 +157,8 @@ class DialectWalk:
         offered: frozenset[str] | None,
     ) -> Reply | None:
         path = ROUTES[dialect]
+        if dialect in self._left_out:
+            return None
         if offered is not None and path not in offered:
             self._left_out[dialect] = f"the server has no {path}"
             return None
@@ -165,7 +169,11 @@ class DialectWalk:
         except NoPlace as reason:
             self._left_out[f"{dialect}: {case.name}"] = str(reason)
             return None
-        return self._client.ask(dialect, mode, case.name, request)
+        reply = self._client.ask(dialect, mode, case.name, request)
+        if offered is None and reply.status in MISSING:
+            self._left_out[dialect] = f"{path} is answered with {reply.status}"
+            return None
+        return reply
 
     def _count(self, chat: Mapping[str, Any], offered: frozenset[str] | None) -> dict[str, Any]:
         """Ask the routes that count or render a prompt; return fields of the dialogue."""

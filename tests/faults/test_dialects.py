@@ -11,7 +11,7 @@ from sweeps import named, sweep
 
 from faults import dialects
 from faults.conversations import SHORT
-from faults.exchange import EVENTS
+from faults.exchange import EVENTS, JSON
 from faults.proxy import Proxy
 from faults.upstream import Upstream
 
@@ -75,7 +75,15 @@ def has_messages_and_chats_alone(exchange: Exchange) -> None:
                 del paths[path]
 
 
-def joins_reasoning_items(exchange: Exchange) -> None:
+def has_no_list_of_routes(exchange: Exchange) -> None:
+    """A gateway has neither `/openapi.json` nor Anthropic's API."""
+    if exchange.path in {"/openapi.json", dialects.MESSAGES, dialects.COUNT}:
+        exchange.status = 404
+        exchange.events = [{"detail": "Not Found"}]
+        exchange.kind = JSON
+
+
+def counts_less_than_it_might(exchange: Exchange) -> None:
     """Details of the tokens may be there or not."""
     for event in exchange.events:
         usage = event.get("usage") or (event.get("response") or {}).get("usage") or {}
@@ -90,7 +98,8 @@ def joins_reasoning_items(exchange: Exchange) -> None:
         keeps_alive,
         pytest.param(has_fields_nobody_knows, marks=pytest.mark.slow),
         pytest.param(has_messages_and_chats_alone, marks=pytest.mark.slow),
-        pytest.param(joins_reasoning_items, marks=pytest.mark.slow),
+        pytest.param(has_no_list_of_routes, marks=pytest.mark.slow),
+        pytest.param(counts_less_than_it_might, marks=pytest.mark.slow),
     ],
 )
 def test_turns_nothing_red(
