@@ -53,6 +53,8 @@ class Tools(toml.Record):
     json_of: tuple[Literal["declarations", "arguments", "values", "results"], ...] = ()
     """What a prompt holds as JSON: the parameters of tools, the arguments of calls, or those of
     the arguments that are lists and objects, and the text of results."""
+    alone: bool = False
+    """Whether an answer that calls has no room for text beside the call."""
 
 
 class Context(toml.Record):

@@ -6,7 +6,6 @@ can be tested on an awkward call with any model, even one that would not write i
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -75,8 +74,8 @@ class ForcedReply:
 NAME = "save_note"
 USER_MESSAGE = {"role": "user", "content": "Save this note."}
 
-# Comes before the call, so that no grammar for calls can take the place of the choice.
 LEAD_IN = "Noted. "
+"""Comes before the call where text may, so that no grammar for calls takes the choice's place."""
 MORE_TOKENS = 64
 FIRST_BIAS = 100
 MARKER_BIAS = 55
@@ -118,7 +117,7 @@ def force(
     bias = _bias(endpoint, tools_of(family))
 
     def ask(call: WantedCall) -> ForcedReply | str:
-        written = LEAD_IN + call.call
+        written = _answer(family, call)
         try:
             body = _body(endpoint, family, call, bias)
             answer = chat.ask(body)
@@ -162,19 +161,6 @@ def request(endpoint: Endpoint, family: Family, call: WantedCall) -> dict[str, A
     return _body(endpoint, family, call, _bias(endpoint, tools_of(family)))
 
 
-def json_call(tools: Tools, arguments: Mapping[str, Any]) -> str | None:
-    """Return a call in the family's format; None if its arguments are not written as JSON."""
-    if "ARGUMENTS" not in tools.call:
-        return None
-    text = json.dumps(arguments, ensure_ascii=False)
-    return tools.call.replace("NAME", NAME).replace("ARGUMENTS", text)
-
-
-def closing_marker(tools: Tools) -> str:
-    """Return the marker at a call's end."""
-    return "<" + tools.call.strip().rpartition("<")[2]
-
-
 def tools_of(family: Family) -> Tools:
     """Return how a family calls tools.
 
@@ -193,18 +179,27 @@ def tool_definition(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+def _answer(family: Family, call: WantedCall) -> str:
+    """Return the whole answer that holds a call."""
+    return call.call if tools_of(family).alone else LEAD_IN + call.call
+
+
 def _body(
     endpoint: Endpoint, family: Family, call: WantedCall, bias: Mapping[str, int]
 ) -> dict[str, Any]:
     """Return the request whose grammar allows only this call."""
-    written = LEAD_IN + call.call
+    written = _answer(family, call)
     ids = http.token_ids(endpoint, written)
     body: dict[str, Any] = {
         "messages": [USER_MESSAGE],
         "tools": [tool_definition(call.parameters)],
         "tool_choice": "auto",
         "structured_outputs": {"choice": [written]},
-        "logit_bias": {str(number): TEXT_BIAS for number in ids} | dict(bias),
+        "logit_bias": {
+            **{str(number): TEXT_BIAS for number in ids},
+            **bias,
+            str(ids[0]): FIRST_BIAS,
+        },
         "max_tokens": len(ids) + MORE_TOKENS,
         "return_token_ids": True,
     }
@@ -214,14 +209,13 @@ def _body(
 
 
 def _bias(endpoint: Endpoint, tools: Tools) -> dict[str, int]:
-    """Return the logit bias for the first token and for markers that are one token each.
+    """Return the logit bias for markers that are one token each.
 
     The grammar allows a marker as one token or as several, and a parser that reads ids rightly
     overlooks the second. The same goes for words, which would take many more tokens than needed.
     """
     ids = [http.token_ids(endpoint, marker.strip()) for marker in tools.markers]
-    bias = {str(marker_ids[0]): MARKER_BIAS for marker_ids in ids if len(marker_ids) == 1}
-    return {**bias, str(http.token_ids(endpoint, LEAD_IN)[0]): FIRST_BIAS}
+    return {str(marker_ids[0]): MARKER_BIAS for marker_ids in ids if len(marker_ids) == 1}
 
 
 def _spelled(

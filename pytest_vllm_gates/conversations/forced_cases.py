@@ -13,6 +13,7 @@ import httpx2 as httpx
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.catalog.call_form import CallForm
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.conversations.forced_calls import (
     NAME,
@@ -21,9 +22,7 @@ from pytest_vllm_gates.conversations.forced_calls import (
     HostileTexts,
     TypedCalls,
     WantedCall,
-    closing_marker,
     force,
-    json_call,
     request,
     tool_definition,
     tools_of,
@@ -71,8 +70,8 @@ def _call(
     Raises `ValueError` if the template renders no call, and `httpx.HTTPStatusError` if the server
     refuses to render it.
     """
-    tools = tools_of(family)
-    if written := json_call(tools, arguments):
+    form = CallForm(tools_of(family))
+    if written := form.written(NAME, arguments):
         return written
     text = json.dumps(arguments, ensure_ascii=False)
     tool_call = {"id": "call-1", "type": "function", "function": {"name": NAME, "arguments": text}}
@@ -84,11 +83,12 @@ def _call(
     if kwargs := family.thinking_kwargs("off"):
         body["chat_template_kwargs"] = kwargs
     prompt = http.detokenize(endpoint, http.tokenize(endpoint, body))
-    opening, end = tools.call.partition("NAME")[0].strip(), closing_marker(tools)
+    call, end = form.tools.call, form.closing
+    opening = call.partition("NAME")[0].strip()
     begun, ended = prompt.rfind(f"{opening}{NAME}"), prompt.rfind(end)
     if not 0 <= begun < ended:
         raise ValueError(f"the chat template renders no call between {opening!r} and {end!r}")
-    leading = tools.call[: len(tools.call) - len(tools.call.lstrip())]
+    leading = call[: len(call) - len(call.lstrip())]
     return leading + prompt[begun : ended + len(end)]
 
 
@@ -118,15 +118,10 @@ def long_call(endpoint: Endpoint, family: Family) -> dict[str, Any]:
 
 
 def _forced_call(tools: Tools, name: str, text: str) -> WantedCall:
-    exact = "ARGUMENTS" in tools.call or _carries(tools, text)
-    return WantedCall(name, _hostile_call(tools, text), {"text": text}, PARAMETERS, exact)
-
-
-def _hostile_call(tools: Tools, text: str) -> str:
-    """Return a call of one text in the family's format."""
-    if written := json_call(tools, {"text": text}):
-        return written
-    return tools.call.replace("NAME", NAME).replace("KEY", "text").replace("VALUE", text)
+    written = CallForm(tools).written(NAME, {"text": text})
+    bare = tools.call.replace("NAME", NAME).replace("KEY", "text").replace("VALUE", text)
+    exact = written is not None or _carries(tools, text)
+    return WantedCall(name, written or bare, {"text": text}, PARAMETERS, exact)
 
 
 def _carries(tools: Tools, text: str) -> bool:
@@ -135,11 +130,10 @@ def _carries(tools: Tools, text: str) -> bool:
 
 
 def _with_markers(text: str, family: Family) -> str:
-    tools = tools_of(family)
-    opening = tools.call.strip().partition(">")[0] + ">"
+    form = CallForm(tools_of(family))
     placeholders = {
-        "open": opening,
-        "close": closing_marker(tools),
+        "open": form.opening,
+        "close": form.closing,
         "stop": family.prompt.stop_tokens[0],
     }
     for placeholder, marker in placeholders.items():

@@ -65,7 +65,7 @@ def test_stop_that_never_occurs_changes_nothing(
 
 
 def test_any_piece_of_the_answer_stops_it(
-    stop_pieces: Pieces, checking: Checking, evidence: Evidence
+    stop_pieces: Pieces, family: Family, checking: Checking, evidence: Evidence
 ) -> None:
     if not stop_pieces.plain.has_text:
         raise Inconclusive("the answer without a stop is empty: there is nothing to stop at")
@@ -74,7 +74,8 @@ def test_any_piece_of_the_answer_stops_it(
 
     def check(stop: list[str]) -> None:
         answer, request = stop_pieces.ask(stop)
-        case = Case(f"stop {stop!r}", {"stop": "any"}, request)
+        traits = {"case": "a tag holds it"} if stops.in_a_tag(stop, family) else {}
+        case = Case(f"stop {stop!r}", {"stop": "any", **traits}, request)
         cases.append(case)
         findings.extend(
             Finding(case, fault) for fault in stops.cut_at_first(stop, answer, stop_pieces.plain)

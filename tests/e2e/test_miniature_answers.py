@@ -39,9 +39,25 @@ LOSES_QUOTED_TOKENS = (
     "whole answers lose the text of a special token even where the model spells it in ordinary "
     "tokens; the stream and /v1/completions keep it"
 )
+QUOTING = (
+    "gemma-4", "glm-4.7", "glm-4.7-flash", "qwen3.5", "qwen3.5-moe",
+    "kimi-k2", "minimax-m2", "mistral", "nemotron-3",
+)  # fmt: skip
+NO_STREAM = "with tools declared Phi's parser streams nothing (vllm-project/vllm#18257)"
+TOOL_KINDS = (
+    "tool_one", "tool_parallel", "tool_none_needed", "tool_zero_arguments",
+    "tool_awkward_arguments", "tool_result",
+)  # fmt: skip
+LATER_TURNS = "from the second turn on Kimi's parser streams the reasoning as content"
+# By kind of dialogue, or by the dialogue's own id where not all of a kind are met.
 KNOWN = {
-    (name, "quotes_special", "whole"): LOSES_QUOTED_TOKENS
-    for name in ("gemma-4", "glm-4.7", "glm-4.7-flash", "qwen3.5", "qwen3.5-moe")
+    **{(name, "quotes_special", "whole"): LOSES_QUOTED_TOKENS for name in QUOTING},
+    **{("phi-4", kind, "streamed"): NO_STREAM for kind in TOOL_KINDS},
+    ("phi-4", "tool-nested", "whole"): "Phi's parser ends a call at the first closing bracket",
+    **{("kimi-k2", kind, "streamed"): LATER_TURNS for kind in ("multi_turn", "tool_result")},
+    ("llama-3", "tool-zero-arguments", "streamed"): (
+        "streamed, a call without arguments has an empty text for them, not {}"
+    ),
 }
 
 Answers = dict[tuple[str, str], "Answer | Exception"]
@@ -58,7 +74,10 @@ def taught_answers() -> Iterator[ParameterSet]:
     for name in SERVED:
         for dialogue in served_dialogues(name):
             for mode in MODES:
-                defect = KNOWN.get((name, dialogue.kind, mode))
+                names = (dialogue.kind, dialogue.id)
+                defect = next(
+                    (KNOWN[key] for at in names if (key := (name, at, mode)) in KNOWN), ""
+                )
                 marks = [] if name == SHARED else [pytest.mark.slow]
                 if defect:
                     marks.append(pytest.mark.xfail(reason=defect))

@@ -105,12 +105,18 @@ def _first_difference(first: Sequence[object], second: Sequence[object]) -> int:
 def canonical(arguments: str) -> str:
     """Return a call's arguments as JSON of one spelling, or the text itself when it is not JSON.
 
-    Compared as text, because to Python `1` and `true` are equal and to a tool they are not.
+    Compared as text, because to Python `1` and `true` are equal and to a tool they are not. 3.0
+    is 3: JSON knows one kind of number (RFC 8259, section 6).
     """
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True)
+        return json.dumps(json.loads(arguments, parse_float=_number), sort_keys=True)
     except (ValueError, RecursionError):
         return arguments
+
+
+def _number(text: str) -> float | int:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _names(calls: Sequence[ToolCall]) -> str:

@@ -11,6 +11,7 @@ from pytest_vllm_gates.conversations.stop_strings import cut
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Answer, Exchange
 
 SHOWN = 80
@@ -80,6 +81,15 @@ def cut_at_first(stop: Sequence[str], stopped: Answer, plain: Answer) -> list[st
             if not faults:
                 return []
     return faults
+
+
+def in_a_tag(stop: Sequence[str], family: Family) -> bool:
+    """Return whether a tag that the model writes around its thinking holds one of the stops."""
+    thinking = family.thinking
+    if thinking is None:
+        return False
+    tags = [thinking.close, *([thinking.open] if thinking.opened_by == "model" else [])]
+    return any(text in tag for tag in tags for text in stop)
 
 
 def _end(stop: str, plain: Answer) -> int:

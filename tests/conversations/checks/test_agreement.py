@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
-from pytest_vllm_gates.conversations.checks.agreement import differences, divergence
+from pytest_vllm_gates.conversations.checks.agreement import canonical, differences, divergence
 
 WEATHER = ToolCall("get_weather", '{"city": "Oslo", "days": 2}', "call-1")
 TIME = ToolCall("get_time", "{}", "call-2")
@@ -142,3 +142,17 @@ def test_lost_or_doubled_tokens_are_not_a_divergence(
     reply = replace(WHOLE, token_ids=(1, 2, 3), usage=Usage(9, 3))
     assert divergence(reply, replace(reply, token_ids=received)) is None
     assert divergence(replace(reply, token_ids=received), reply) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ('{"step": 3.0}', '{"step": 3}', True),
+        ('{"step": 1e400}', '{"step": 1e400}', True),
+        ('{"step": 3.5}', '{"step": 3}', False),
+        ('{"step": true}', '{"step": 1.0}', False),
+        ('{"step": "3.0"}', '{"step": "3"}', False),
+    ],
+)
+def test_a_number_may_be_spelled_in_two_ways(left: str, right: str, *, same: bool) -> None:
+    assert (canonical(left) == canonical(right)) is same

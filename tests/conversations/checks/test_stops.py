@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from conversations.exchanges import WEATHER, answer, exchange
+from conversations.exchanges import WEATHER, answer, exchange, family
 from pytest_vllm_gates.conversations.checks import stops
 from pytest_vllm_gates.conversations.stop_strings import NEVER
 
@@ -202,3 +202,17 @@ def test_the_second_of_several_stops_is_too_late() -> None:
     assert stops.cut_at_first(["sleeps", "sea"], late, PLAIN) == [
         "stopped at 'sea', content is 'The sea is wide.\\nIt never ' and ought to be 'The '"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "stop", "in_a_tag"),
+    [
+        ("kimi", ["es.\nNo mor", "n"], True),
+        ("kimi", ["/th"], True),
+        ("kimi", ["secrets"], False),
+        ("deepseek", ["<t"], False),
+        ("phi", ["n"], False),
+    ],
+)
+def test_a_stop_may_occur_in_a_tag(name: str, stop: list[str], in_a_tag: bool) -> None:
+    assert stops.in_a_tag(stop, family(name)) == in_a_tag

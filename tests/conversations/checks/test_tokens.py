@@ -217,10 +217,29 @@ def test_a_family_without_tools_loses_no_call() -> None:
     assert list(tokens.calls(answered, family("gemma/3"))) == []
 
 
+@pytest.mark.parametrize(
+    ("tools", "finish", "raw_text", "fault"),
+    [
+        ("required", "length", "[\n\n\n", None),
+        ("named", "length", '{"city": "Os', None),
+        ("required", "length", "It is cold", "content is '', and the tokens say 'It is cold'"),
+        ("required", "stop", "[\n\n", "content is '', and the tokens say"),
+        ("auto", "length", "[1, 2", "content is '', and the tokens say '[1, 2'"),
+    ],
+)
+def test_a_forced_call_that_was_cut_is_no_text(
+    tools: str, finish: str, raw_text: str, fault: str | None
+) -> None:
+    reply = answer("", finish_reason=finish)
+    asked = exchange(reply, raw=raw_text, tools=tools, thinking="off")
+    faults = list(tokens.texts(asked, family("llama/4")))
+    assert faults[0].startswith(fault) if fault else faults == []
+
+
 def test_an_unclosed_call_is_a_call() -> None:
     reading = tokens.read("Hm.</think><tool_call>\n<function=a>", family("qwen3.5"), thinks=True)
     assert (reading.reasoning, reading.content) == ("Hm.", "")
-    assert reading.blocks == ("<tool_call>\n<function=a>",)
+    assert [call.block for call in reading.calls] == ["<tool_call>\n<function=a>"]
 
 
 @pytest.mark.parametrize(
