@@ -67,8 +67,7 @@ def _faults(dialect: str, data: Mapping[str, Any], *, whole: bool) -> Iterator[s
     try:
         _adapter(dialect, whole=whole).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        errors = [each for each in error.errors(include_url=False) if not _is_later(each)]
-        yield from _sentences(errors)
+        yield from _sentences(error.errors(include_url=False))
 
 
 def _is_later(error: ErrorDetails) -> bool:
@@ -104,6 +103,8 @@ def _sentences(errors: Sequence[ErrorDetails]) -> Iterator[str]:
         shortest = min(not_meant.values(), key=lambda error: len(error["loc"]))
         yield f"{_place(shortest)} {_shown(shortest['input'])} is not known to the official client"
     for error in kept:
+        if _is_later(error):
+            continue
         yield f"{_place(error)}: {error['msg']}, got {_shown(error['input'])}"
 
 

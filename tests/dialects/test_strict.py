@@ -34,6 +34,9 @@ def test_fields_of_the_servers_own_are_no_fault() -> None:
 def test_fields_that_clients_came_to_require_are_no_fault() -> None:
     usage = {**RESPONSE["usage"], "input_tokens_details": {"cached_tokens": 0}}
     assert strict.faults(reply("responses", "whole", {**RESPONSE, "usage": usage})) == []
+    data = response_events()
+    data[-1]["response"] = {**RESPONSE, "usage": usage}
+    assert strict.faults(reply("responses", "stream", {}, events=events(data))) == []
 
 
 @pytest.mark.parametrize(
