@@ -198,12 +198,13 @@ def _named(chat: Answer) -> Answer:
 
 
 def _elsewhere(dialogue: HeldDialogue, first: Answer, second: Answer) -> bool:
-    """Return whether two answers part at a near tie, which rounding in another batch may decide.
+    """Return whether two answers were generated differently: a text of both parts in its middle.
 
-    They were generated differently: both say something of every kind that the other one says, and
-    neither is only a part of the other.
+    Rounding in another batch may decide a near tie. Other tokens of the prompt, which are a finding
+    of their own, make another answer.
     """
-    if not dialogue.near_tie:
+    prompts = {each.usage.prompt_tokens for each in (first, second) if each.usage}
+    if not dialogue.near_tie and len(prompts) <= 1:
         return False
     texts = [(first.reasoning, second.reasoning), (first.content, second.content)]
     if [call.name for call in first.tool_calls] == [call.name for call in second.tool_calls]:

@@ -63,6 +63,20 @@ def test_an_answer_that_parts_at_a_near_tie_is_not_compared() -> None:
     assert says(checks.meaning_findings(heard)) != []
 
 
+def test_an_answer_to_other_tokens_is_not_compared_where_it_parts() -> None:
+    usage = {**RESPONSE["usage"], "input_tokens": 6}
+    item = {**RESPONSE["output"][1], "content": [{"type": "output_text", "text": "Pantheon."}]}
+    output = [RESPONSE["output"][0], item, RESPONSE["output"][2]]
+    other = reply("responses", "whole", {**RESPONSE, "output": output, "usage": usage})
+    assert says(checks.meaning_findings(dialogues(other))) == []
+    assert says(checks.token_findings(dialogues(other))) == [
+        "input tokens: chat 5, responses 6 (+1)"
+    ]
+    lost = reply("responses", "whole", {**RESPONSE, "output": output[1:], "usage": usage})
+    chat = replace(ANSWER, content="Pantheon.")
+    assert len(says(checks.meaning_findings(dialogues(lost, chat=chat)))) == 1
+
+
 def test_a_lost_text_is_a_finding_at_a_near_tie_too() -> None:
     other = {**MESSAGE, "content": MESSAGE["content"][1:]}
     heard = dialogues(reply("messages", "whole", other), near_tie=True)
