@@ -16,6 +16,7 @@ from faults import (
     boot,
     chat_template,
     contracts,
+    dialects,
     isolation,
     long_context,
     reasoning,
@@ -62,8 +63,8 @@ TELLING = 16
 FAULTS = {
     entry.__name__.rpartition(".")[2]: entry.FAULTS.all
     for entry in (
-        boot, chat_template, contracts, isolation, long_context, reasoning, robustness, sampling,
-        stop, streaming, structured, tools,
+        boot, chat_template, contracts, dialects, isolation, long_context, reasoning, robustness,
+        sampling, stop, streaming, structured, tools,
     )
 }  # fmt: skip
 EACH = pytest.mark.parametrize("gate", sorted(GATES))

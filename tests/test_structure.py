@@ -47,15 +47,15 @@ WITHOUT_PYTEST = {"session.run"}
 
 # Rules import none of these, not even through another module.
 DOES_IO = {
-    "_pytest", "asyncio", "concurrent", "gevent", "http", "httpx2", "huggingface_hub", "locust",
-    "multiprocessing", "openai", "os", "pynvml", "pytest", "requests", "select", "selectors",
-    "shutil", "socket", "sqlite3", "ssl", "subprocess", "syrupy", "tempfile", "threading",
-    "transformers", "urllib", "uv", f"{NAME}.files",
+    "_pytest", "anthropic", "asyncio", "concurrent", "gevent", "http", "httpx2", "huggingface_hub",
+    "locust", "multiprocessing", "openai", "os", "pynvml", "pytest", "requests", "select",
+    "selectors", "shutil", "socket", "sqlite3", "ssl", "subprocess", "syrupy", "tempfile",
+    "threading", "transformers", "urllib", "uv", f"{NAME}.files",
 }  # fmt: skip
 # An inert plugin imports none of these.
 HEAVY = {
-    "gevent", "httpx2", "huggingface_hub", "locust", "openai", "packaging", "pydantic", "pynvml",
-    "safetensors", "syrupy", "torch", "transformers", "urllib3", "uv",
+    "anthropic", "gevent", "httpx2", "huggingface_hub", "locust", "openai", "packaging", "pydantic",
+    "pynvml", "safetensors", "syrupy", "torch", "transformers", "urllib3", "uv",
 }  # fmt: skip
 LIGHT = {
     f"{NAME}.options{name}"

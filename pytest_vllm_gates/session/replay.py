@@ -194,7 +194,7 @@ def _refuse_routes(incident_folder: IncidentFolder) -> None:
 
 
 # The fixtures in which gates keep what one test has measured for all of them.
-SHARED = {"walks", "treatments", "climbs", "loads", "positions"}
+SHARED = {"walks", "treatments", "climbs", "loads", "positions", "dialect_walks"}
 
 
 @pytest.fixture(autouse=True)

@@ -71,6 +71,7 @@ CHECKS = {
     for name in re.findall(r"^def test_(\w+)", file.read_text(), re.MULTILINE)
 }
 SHAPES = {shape.name for shape in (*conversation.shapes(), *conversation.load_all(NOWHERE))}
+DIALECTS = ("completions", "responses", "messages", "v1/", "tokenize")
 SHIPPED = [
     *known_defects.load_all(NOWHERE),
     *(defect for family in families.load_all(NOWHERE) for defect in family.known_defects),
@@ -91,5 +92,9 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
             assert set(values) <= set(dimensions[name])
         elif name == "shape":
             assert set(values) <= SHAPES
+        elif name == "mode":
+            assert set(values) <= {"whole", "stream", "count", "stored"}
+        elif name == "dialect":
+            assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:
             assert name in ("case", "text", "call", "answer")

@@ -43,6 +43,8 @@ class Exchange:
     """Whether the request is passed on with the right key, whatever came."""
     cut_after: int | None = None
     """Events after which the connection breaks."""
+    named: bool = False
+    """Whether the server names its events by their type, as in all dialects but OpenAI's first."""
     frame: Callable[[str], str] = "data: {}\n\n".format
     """Makes an event of its data."""
     shown_kind: str | None = None

@@ -16,7 +16,7 @@ from faults.upstream import TIMEOUT_S
 from pytest_vllm_gates.descriptors import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from faults.upstream import Upstream
 
@@ -139,9 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
         if exchange.text is not None:
             self._send(exchange, [exchange.text])
         elif exchange.kind == EVENTS:
-            datas = [json.dumps(event, ensure_ascii=False) for event in exchange.events]
-            datas += ["[DONE]"] if exchange.done else []
-            self._send(exchange, [exchange.frame(data) for data in datas])
+            self._send(exchange, list(_framed(exchange)))
         else:
             self._send(exchange, [json.dumps(event) for event in exchange.events])
 
@@ -167,6 +165,15 @@ class _Handler(BaseHTTPRequestHandler):
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self.wfile.write(data)
         self.close_connection = self.close_connection or exchange.cut_after is not None
+
+
+def _framed(exchange: Exchange) -> Iterator[str]:
+    """Yield the events of a stream as they are sent."""
+    for event in exchange.events:
+        name = f"event: {event.get('type')}\n" if exchange.named else ""
+        yield name + exchange.frame(json.dumps(event, ensure_ascii=False))
+    if exchange.done:
+        yield exchange.frame("[DONE]")
 
 
 def _evenly(_: int, count: int) -> float:

@@ -38,6 +38,8 @@ class Upstream:
         if exchange.kind == EVENTS:
             lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
             exchange.events = [json.loads(line) for line in lines if line != "[DONE]"]
+            exchange.done = "[DONE]" in lines
+            exchange.named = text.startswith("event:")
         elif exchange.kind == JSON and text:
             exchange.events = [json.loads(text)]
         else:

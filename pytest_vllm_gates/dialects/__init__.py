@@ -1,0 +1,1 @@
+"""The same conversation in every API that a server offers."""

@@ -1,0 +1,204 @@
+"""The rules of a stream of the Responses API: order, ids, indices, and what done events repeat.
+
+https://platform.openai.com/docs/api-reference/responses-streaming
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.dialects.notation import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.dialects.types import Event
+
+CREATED = "response.created"
+ENDS = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+}
+LIMIT = "max_output_tokens"
+LIFECYCLE = {CREATED, "response.queued", "response.in_progress", *ENDS}
+# What a delta appends to, the event that repeats the whole of it, and the field it has there.
+TEXTS = {
+    "response.output_text": "text",
+    "response.reasoning_text": "text",
+    "response.function_call_arguments": "arguments",
+}
+
+
+def faults(events: Sequence[Event]) -> Iterator[str]:
+    """Yield what is wrong with a stream's events."""
+    if not events:
+        yield "the stream holds no event"
+        return
+    yield from _frames(events)
+    yield from _life(events)
+    items = _Items()
+    for event in events:
+        yield from items.take(event)
+    yield from items.end(events[-1])
+
+
+def _frames(events: Sequence[Event]) -> Iterator[str]:
+    for event in events:
+        if event.name and event.name != event.kind:
+            yield f"the event is called {event.name!r}, and its data says {event.kind!r}"
+            return
+    numbers = [event.data.get("sequence_number") for event in events]
+    for at, (before, number) in enumerate(pairwise(numbers), 1):
+        if not isinstance(before, int) or number != before + 1:
+            yield f"sequence_number {number!r} follows {before!r} (event {at}, {events[at].kind})"
+            return
+
+
+def _life(events: Sequence[Event]) -> Iterator[str]:
+    if events[0].kind != CREATED:
+        yield f"the first event is {events[0].kind!r}, not {CREATED!r}"
+    created = [event for event in events if event.kind == CREATED]
+    if len(created) > 1:
+        yield f"{CREATED} comes {len(created)} times"
+    ends = [event for event in events if event.kind in ENDS]
+    if len(ends) != 1:
+        kinds = ", ".join(each.kind for each in ends) or "none"
+        yield f"{len(ends)} events end the stream ({kinds})"
+        return
+    if events[-1] is not ends[0]:
+        yield f"{events[-1].kind} comes after {ends[0].kind}"
+    response = ends[0].data.get("response") or {}
+    status = response.get("status")
+    if status != ENDS[ends[0].kind]:
+        yield f"the stream ends in {ends[0].kind}, and its response has the status {status!r}"
+    if not response.get("usage"):
+        yield f"{ends[0].kind} has no usage"
+    for name in ("id", "model", "created_at"):
+        values = [
+            event.data["response"].get(name)
+            for event in events
+            if event.kind in LIFECYCLE and isinstance(event.data.get("response"), dict)
+        ]
+        if len(set(map(str, values))) > 1:
+            yield f"response.{name} changes in the stream: {shown(values[0])}, {shown(values[-1])}"
+
+
+class _Items:
+    """The output items of a stream as they are made."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Mapping[str, Any]] = {}
+        self._done: dict[int, Mapping[str, Any]] = {}
+        self._texts: dict[tuple[int, str, int], str] = {}
+        self._repeated: set[tuple[int, str, int]] = set()
+        self._parts: set[tuple[int, int]] = set()
+
+    def take(self, event: Event) -> Iterator[str]:
+        """Yield what is wrong with an event after those before it."""
+        kind, data = event.kind, event.data
+        index = data.get("output_index")
+        if kind == "response.output_item.added":
+            yield from self._added(index, data.get("item") or {})
+        elif not isinstance(index, int):
+            return
+        elif index not in self._open:
+            yield f"{kind} names output_index {index}, and no item is open there"
+        elif kind == "response.output_item.done":
+            yield from self._closed(index, data.get("item") or {})
+        else:
+            yield from self._inside(event, index)
+
+    def _added(self, index: Any, item: Mapping[str, Any]) -> Iterator[str]:
+        expected = len(self._open) + len(self._done)
+        if index != expected:
+            yield f"an item is added with output_index {index!r}, and {expected} is next"
+        if not item.get("id"):
+            yield f"an item of type {item.get('type')!r} is added without an id"
+        others = [*self._open.values(), *self._done.values()]
+        if item.get("id") in [other.get("id") for other in others]:
+            yield f"two items have the id {item.get('id')!r}"
+        if isinstance(index, int):
+            self._open[index] = item
+
+    def _inside(self, event: Event, index: int) -> Iterator[str]:
+        kind, data = event.kind, event.data
+        item = self._open[index]
+        if "item_id" in data and data["item_id"] != item.get("id"):
+            yield f"{kind} names item {data['item_id']!r}, and {item.get('id')!r} is at {index}"
+        place = data.get("content_index") or 0
+        if kind == "response.content_part.added":
+            self._parts.add((index, place))
+        name, _, end = kind.rpartition(".")
+        if name not in TEXTS:
+            return
+        key = (index, name, place)
+        if name != "response.function_call_arguments" and (index, place) not in self._parts:
+            yield f"{kind} comes before its content part is added"
+            self._parts.add((index, place))
+        if end == "delta":
+            if key in self._repeated:
+                yield f"{kind} comes after {name}.done"
+            self._texts[key] = self._texts.get(key, "") + str(data.get("delta") or "")
+        elif end == "done":
+            self._repeated.add(key)
+            said, repeated = self._texts.get(key, ""), data.get(TEXTS[name])
+            if said != repeated:
+                yield f"{kind} has {shown(repeated)}, and the deltas {shown(said)}"
+
+    def _closed(self, index: int, item: Mapping[str, Any]) -> Iterator[str]:
+        added = self._open.pop(index)
+        self._done[index] = item
+        for name in ("id", "type", "call_id", "name"):
+            if item.get(name) != added.get(name):
+                then, now = added.get(name), item.get(name)
+                yield f"an item is added with {name} {then!r}, done with {now!r}"
+        parts = item.get("content") or ()
+        texts = {
+            "response.output_text": "".join(str(part.get("text", "")) for part in parts),
+            "response.reasoning_text": "".join(str(part.get("text", "")) for part in parts),
+            "response.function_call_arguments": str(item.get("arguments", "")),
+        }
+        for name, repeated in texts.items():
+            keys = [key for key in self._texts if key[:2] == (index, name)]
+            said = "".join(self._texts[key] for key in keys)
+            if keys and said != repeated:
+                yield f"an item is done with {shown(repeated)}, and the deltas say {shown(said)}"
+
+    def end(self, last: Event) -> Iterator[str]:
+        """Yield what is wrong once the stream has ended."""
+        for index, item in self._open.items():
+            yield f"the {item.get('type')} item at {index} is never done"
+        response = last.data.get("response")
+        if not isinstance(response, dict) or last.kind not in ENDS:
+            return
+        output = list(response.get("output") or ())
+        ids = [item.get("id") for item in output]
+        streamed = [self._done[index].get("id") for index in sorted(self._done)]
+        if ids != streamed:
+            yield f"{last.kind} has the items {ids}, and the stream {streamed}"
+            return
+        for index, item in enumerate(output):
+            if _told(item) != _told(self._done[index]):
+                kind = item.get("type")
+                yield f"{last.kind} has a {kind} item {shown(_told(item))}, its done event another"
+
+
+def cut_faults(response: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where a response that the limit cut gives no reason, or calls its end completed."""
+    reason = (response.get("incomplete_details") or {}).get("reason")
+    if reason != LIMIT:
+        yield f"incomplete_details.reason is {reason!r}, not {LIMIT!r}"
+    output = response.get("output") or ()
+    if not output:
+        return
+    last = output[-1]
+    if last.get("status") == "completed":
+        yield f"the response is incomplete, and its last item ({last.get('type')}) is completed"
+
+
+def _told(item: Mapping[str, Any]) -> list[Any]:
+    """Return what an item tells: its texts, or its call."""
+    texts = [part.get("text") for part in item.get("content") or ()]
+    return [item.get("type"), item.get("name"), item.get("arguments"), item.get("call_id"), *texts]

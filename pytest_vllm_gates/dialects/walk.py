@@ -1,0 +1,284 @@
+"""Holds every case of `dialects.toml` in every dialect that a server offers, one after another."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.client import form, http
+from pytest_vllm_gates.client.answer import Answer, ToolCall
+from pytest_vllm_gates.client.sameness import MARGIN_NATS
+from pytest_vllm_gates.conversations.checks.agreement import canonical
+from pytest_vllm_gates.dialects import cases as dialect_cases, completions, messages, responses
+from pytest_vllm_gates.dialects.ask import DialectClient
+from pytest_vllm_gates.dialects.notation import NoPlace, text, usage
+from pytest_vllm_gates.dialects.types import (
+    CHAT,
+    COMPLETIONS,
+    MESSAGES,
+    RESPONSES,
+    STREAM,
+    WHOLE,
+    Dialogues,
+    HeldDialogue,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.dialects.cases import DialectCase
+    from pytest_vllm_gates.dialects.types import Reply
+
+OPENAPI = "/openapi.json"
+ROUTES = {
+    COMPLETIONS: completions.PATH, RESPONSES: responses.PATH, MESSAGES: messages.PATH,
+}  # fmt: skip
+MISSING = (404, 405)
+"""How a server without `/openapi.json` tells that it has no such route."""
+YARDSTICK = {"return_token_ids": True, "logprobs": True, "top_logprobs": 2}
+TOKENIZED = ("messages", "tools", "chat_template_kwargs")
+WORD = re.compile(r"[A-Za-z]{4,}")
+"""What makes a stop string."""
+
+
+class DialectWalk:
+    """One family's walk; `run` returns what it heard."""
+
+    def __init__(
+        self, endpoint: Endpoint, family: Family, conversations: Sequence[Conversation], limit: int
+    ) -> None:
+        """`limit` is the limit of tokens of an answer."""
+        self._endpoint = endpoint
+        self._family = family
+        self._conversations = conversations
+        self._limit = limit
+        self._client = DialectClient(endpoint)
+        self._counted = 0
+        self._left_out: dict[str, str] = {}
+        self._unlimited_answers: dict[str, Answer | None] = {}
+
+    def run(self, step: Callable[[int, int], object] | None = None) -> Dialogues:
+        """Hold every case; `step` is called after each with how many are done, and of how many."""
+        begun = time.monotonic()
+        offered = self._offered()
+        dialogues = []
+        all_cases = dialect_cases.load()
+        for number, case in enumerate(all_cases, 1):
+            if dialogue := self._hold(case, offered):
+                dialogues.append(dialogue)
+            if step:
+                step(number, len(all_cases))
+        return Dialogues(
+            tuple(dialogues),
+            dict(self._left_out),
+            self._client.requests + self._counted,
+            time.monotonic() - begun,
+            self._endpoint.model,
+        )
+
+    def _offered(self) -> frozenset[str] | None:
+        """Return the routes of the server's `/openapi.json`; None where it has none."""
+        with http.client(self._endpoint) as client:
+            reply = client.get(OPENAPI)
+        if not reply.is_success:
+            return None
+        with form.reading(f"the answer of {OPENAPI}"):
+            return frozenset(reply.json()["paths"])
+
+    def _hold(self, case: DialectCase, offered: frozenset[str] | None) -> HeldDialogue | None:
+        chat, why_not = dialect_cases.chat_request(
+            case, self._conversations, self._family, self._limit
+        )
+        if why_not:
+            self._left_out[case.name] = why_not
+            return None
+        limit = 0
+        if case.stop or case.short_of:
+            unlimited = self._unlimited(case, chat)
+            if case.stop and not (word := late_word(unlimited)):
+                self._left_out[case.name] = "the answer has no word to stop at"
+                return None
+            if case.stop:
+                chat["stop"] = [word]
+            limit = cut_to(unlimited, case)
+            if case.short_of and not limit:
+                self._left_out[case.name] = "the answer is too short to be cut"
+                return None
+            chat["max_tokens"] = limit or chat["max_tokens"]
+        reply = self._client.ask(CHAT, WHOLE, case.name, {**chat, **YARDSTICK})
+        if not reply.answered:
+            self._left_out[case.name] = f"the chat is answered with {reply.status}: {reply.error}"
+            return None
+        with form.reading("the answer"):
+            answer = chat_answer(reply.body)
+            ids = reply.body.get("prompt_token_ids") or []
+            prompt_ids = tuple(form.token_ids(ids, "prompt_token_ids"))
+            tied = near_tie(reply.body)
+        if not keeps_choice(case, answer):
+            self._left_out[case.name] = "the chat calls no tool, though one was to be called"
+            return None
+        replies = [
+            asked
+            for mode, dialects in ((WHOLE, case.whole), (STREAM, case.stream))
+            for dialect in dialects
+            if (asked := self._ask(dialect, mode, case, chat, prompt_ids, offered))
+        ]
+        return HeldDialogue(
+            name=case.name,
+            chat_request=chat,
+            chat=answer,
+            prompt_ids=prompt_ids,
+            near_tie=tied,
+            limit=limit,
+            replies=tuple(replies),
+            **(self._count(chat, offered) if case.counted else {}),
+        )
+
+    def _unlimited(self, case: DialectCase, chat: Mapping[str, Any]) -> Answer | None:
+        """Return the answer to a case's conversation without its stop and limit, asked once."""
+        if case.conversation not in self._unlimited_answers:
+            reply = self._client.ask(CHAT, WHOLE, case.name, chat)
+            with form.reading("the answer"):
+                answer = chat_answer(reply.body) if reply.answered else None
+            self._unlimited_answers[case.conversation] = answer
+        return self._unlimited_answers[case.conversation]
+
+    def _ask(  # noqa: PLR0917
+        self,
+        dialect: str,
+        mode: str,
+        case: DialectCase,
+        chat: Mapping[str, Any],
+        prompt_ids: Sequence[int],
+        offered: frozenset[str] | None,
+    ) -> Reply | None:
+        path = ROUTES[dialect]
+        if dialect in self._left_out:
+            return None
+        if offered is not None and path not in offered:
+            self._left_out[dialect] = f"the server has no {path}"
+            return None
+        try:
+            request = _request(dialect, chat, prompt_ids)
+            if case.official_switch:
+                request = _switched_off(dialect, request)
+        except NoPlace as reason:
+            self._left_out[f"{dialect}: {case.name}"] = str(reason)
+            return None
+        reply = self._client.ask(dialect, mode, case.name, request)
+        if offered is None and reply.status in MISSING:
+            self._left_out[dialect] = f"{path} is answered with {reply.status}"
+            return None
+        return reply
+
+    def _count(self, chat: Mapping[str, Any], offered: frozenset[str] | None) -> dict[str, Any]:
+        """Ask the routes that count or render a prompt; return fields of the dialogue."""
+        counts: dict[str, int] = {}
+        requests: dict[str, Mapping[str, Any]] = {}
+        rendered: dict[str, tuple[int, ...]] = {}
+        sampling: dict[str, Mapping[str, Any]] = {}
+        tokenized = {name: chat[name] for name in TOKENIZED if name in chat}
+        wanted = {
+            http.TOKENIZE: (tokenized, "tokens"),
+            http.RENDER: (chat, "token_ids"),
+            f"{responses.PATH}/render": (responses.request(chat), "token_ids"),
+            f"{messages.PATH}/render": (messages.request(chat), "token_ids"),
+            messages.COUNT: (messages.count_request(chat), "input_tokens"),
+        }
+        for path, (body, key) in wanted.items():
+            if offered is not None and path not in offered:
+                self._left_out[path] = f"the server has no {path}"
+                continue
+            self._counted += 1
+            reply = http.post(self._endpoint, path, body)
+            if not reply.is_success:
+                self._left_out[path] = f"answered {reply.status_code}"
+                continue
+            requests[path] = body
+            with form.reading(f"the answer of {path}"):
+                told = reply.json()
+                value = told[key]
+                if isinstance(value, list):
+                    rendered[path] = tuple(form.token_ids(value, key))
+                counts[path] = len(value) if isinstance(value, list) else form.count(value, key)
+                sampling[path] = dict(told.get("sampling_params") or {})
+        return {
+            "counts": counts,
+            "count_requests": requests,
+            "rendered": rendered,
+            "sampling": sampling,
+        }
+
+
+def _request(dialect: str, chat: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Any]:
+    if dialect == COMPLETIONS:
+        return completions.request(chat, prompt_ids)
+    return responses.request(chat) if dialect == RESPONSES else messages.request(chat)
+
+
+def _switched_off(dialect: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Return a request whose thinking is switched off in the dialect's own words."""
+    plain = {name: value for name, value in request.items() if name != "chat_template_kwargs"}
+    if dialect == RESPONSES:
+        return {**plain, "reasoning": {"effort": "none"}}
+    return {**plain, "thinking": {"type": "disabled"}}
+
+
+def chat_answer(body: Mapping[str, Any]) -> Answer:
+    """Return what a chat completion means; raises `ValueError` and its like for another form."""
+    choice = body["choices"][0]
+    message = choice["message"]
+    calls = message.get("tool_calls") or ()
+    return Answer(
+        reasoning=text(message.get("reasoning") or message.get("reasoning_content")),
+        content=text(message.get("content")),
+        tool_calls=tuple(
+            ToolCall(
+                text(call["function"]["name"]),
+                text(call["function"]["arguments"]),
+                text(call.get("id")),
+            )
+            for call in calls
+        ),
+        finish_reason=text(choice["finish_reason"]) or None,
+        usage=usage(body.get("usage"), ("prompt_tokens",), "completion_tokens"),
+        stop_reason=choice.get("stop_reason"),
+        token_ids=tuple(form.token_ids(choice.get("token_ids") or [], "token_ids")),
+    )
+
+
+def keeps_choice(case: DialectCase, answer: Answer) -> bool:
+    """Return whether a chat calls a tool where it has to; otherwise it is no yardstick."""
+    if case.tool_choice in {"", "auto", "none"}:
+        return True
+    texts = [canonical(call.arguments) for call in answer.tool_calls]
+    return bool(texts) and all(text.startswith("{") and text.endswith("}") for text in texts)
+
+
+def late_word(answer: Answer | None) -> str:
+    """Return a word of the second half of an answer that its reasoning has not; '' for none."""
+    if answer is None:
+        return ""
+    words = [word for word in WORD.findall(answer.content) if word not in answer.reasoning]
+    return words[len(words) // 2] if words else ""
+
+
+def cut_to(answer: Answer | None, case: DialectCase) -> int:
+    """Return the limit that cuts an answer as a case asks; 0 where it cuts none."""
+    if not case.short_of or answer is None or answer.usage is None:
+        return 0
+    return max(0, answer.usage.completion_tokens - case.short_of)
+
+
+def near_tie(body: Mapping[str, Any]) -> bool:
+    """Return whether two tokens were about equally likely somewhere in an answer."""
+    places = (body["choices"][0].get("logprobs") or {}).get("content") or ()
+    for place in places:
+        top = sorted((each["logprob"] for each in place.get("top_logprobs") or ()), reverse=True)
+        if len(top) > 1 and top[0] - top[1] <= MARGIN_NATS:
+            return True
+    return False

@@ -1,0 +1,126 @@
+"""One conversation means the same in every API that the server offers, whole and streamed.
+
+Catches the API that drops reasoning, a system message, a tool's result or a limit that another one
+keeps; streams that the official clients refuse or put together wrongly; tokens counted otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.dialects import checks
+from pytest_vllm_gates.dialects.stored import NotStored
+from pytest_vllm_gates.dialects.types import STREAM
+from pytest_vllm_gates.outcomes import Finding, NotApplicable
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.dialects.stored import StoredResponses
+    from pytest_vllm_gates.dialects.types import Dialogues
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.session.items import Evidence
+
+pytestmark = pytest.mark.dialects
+
+
+def test_every_dialect_answers(
+    dialogues: Dialogues, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["requests"] = dialogues.requests
+    evidence["seconds"] = round(dialogues.seconds, 1)
+    evidence["not_applicable"] = dict(dialogues.not_applicable)
+    replies = [reply for dialogue in dialogues.dialogues for reply in dialogue.replies]
+    findings = [
+        Finding(reply.finding_case, f"answered {reply.status}: {reply.error}")
+        for reply in replies
+        if not reply.answered
+    ]
+    findings += [
+        Finding(reply.finding_case, sentence)
+        for _, reply in dialogues.answered
+        for sentence in checks.identity_faults(reply, dialogues.model)
+    ]
+    cases = [reply.finding_case for reply in replies]
+    checking(findings, cases, "A conversation that the chat API takes is refused in another API")
+
+
+def test_bodies_have_the_official_types(dialogues: Dialogues, checking: Checking) -> None:
+    from pytest_vllm_gates.dialects import strict  # noqa: PLC0415 - both clients' types
+
+    findings = [
+        Finding(reply.finding_case, sentence)
+        for _, reply in dialogues.answered
+        for sentence in strict.faults(reply)
+    ]
+    checking(findings, dialogues.cases, "A strict client refuses what the server sends")
+
+
+def test_events_come_in_order(dialogues: Dialogues, checking: Checking) -> None:
+    streams = [reply for _, reply in dialogues.answered if reply.mode == STREAM]
+    findings = [
+        Finding(reply.finding_case, sentence)
+        for reply in streams
+        for sentence in checks.event_faults(reply)
+    ]
+    cases = [reply.finding_case for reply in streams]
+    checking(findings, cases, "A client that follows a stream's events loses its place")
+
+
+def test_official_clients_read_everything(dialogues: Dialogues, checking: Checking) -> None:
+    findings = [
+        Finding(reply.finding_case, sentence)
+        for _, reply in dialogues.answered
+        if (sentence := checks.unread(reply))
+    ]
+    checking(findings, dialogues.cases, "The official client of the API fails on the answer")
+
+
+def test_a_stream_is_its_whole_answer(dialogues: Dialogues, checking: Checking) -> None:
+    findings = list(checks.stream_findings(dialogues))
+    cases = [reply.finding_case for _, reply in dialogues.answered if reply.mode == STREAM]
+    checking(findings, cases, "A client that streams gets another answer than one that does not")
+
+
+def test_dialects_mean_the_same(
+    dialogues: Dialogues, checking: Checking, evidence: Evidence
+) -> None:
+    findings = list(checks.meaning_findings(dialogues))
+    evidence["near_ties"] = [each.name for each in dialogues.dialogues if each.near_tie]
+    checking(
+        findings, dialogues.cases, "The same conversation is answered otherwise in another API"
+    )
+
+
+def test_a_limit_is_told(dialogues: Dialogues, checking: Checking) -> None:
+    findings = list(checks.limit_findings(dialogues))
+    cases = [reply.finding_case for dialogue, reply in dialogues.answered if dialogue.limit]
+    checking(findings, cases, "A client takes an answer that was cut for a whole one")
+
+
+def test_dialects_count_the_same_tokens(dialogues: Dialogues, checking: Checking) -> None:
+    findings = list(checks.token_findings(dialogues))
+    routes = [
+        checks.count_case(dialogue, path)
+        for dialogue in dialogues.dialogues
+        for path in dialogue.counts
+    ]
+    cases = [*dialogues.cases, *routes]
+    checking(findings, cases, "The same conversation has other tokens in another API")
+
+
+def test_stored_responses_go_on(
+    dialogues: Dialogues, stored: StoredResponses, checking: Checking, evidence: Evidence
+) -> None:
+    chats = {each.name: each.chat_request for each in dialogues.dialogues}
+    try:
+        for name in ("plain", "tool-one"):
+            if name in chats:
+                stored.continue_(stored.retrieve(chats[name]))
+    except NotStored as reason:
+        raise NotApplicable(f"the server stores no responses: {reason}") from reason
+    finally:
+        evidence["requests"] = stored.requests
+    stored.cancel(chats["plain"])
+    evidence["requests"] = stored.requests
+    checking(stored.findings, stored.cases, "An agent that goes on by an id loses its history")
