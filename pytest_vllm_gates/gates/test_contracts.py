@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.contracts import checks, checks_counts, counted, shapes
+from pytest_vllm_gates.contracts import checks, checks_counts, counted, model_names, shapes
 from pytest_vllm_gates.contracts.client import ContractClient
 from pytest_vllm_gates.contracts.types import load
 from pytest_vllm_gates.goldens import CorruptGolden
@@ -172,6 +172,31 @@ def test_answers_keep_their_fields(
 ) -> None:
     impact = "clients read fields of answers that are gone or of another type"
     check_contracts(shapes.FIELDS, shapes.replies(observed.answers, plan), impact)
+
+
+def test_answers_name_the_requested_model(
+    server: Endpoint,
+    family: Family,
+    trivial: Conversation,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    asked = model_names.ask(server, trivial.body(family))
+    evidence["names"], evidence["requests"] = list(asked.names), len(asked.answers) + 1
+    cases = {
+        (answer.requested, answer.mode): Case(
+            f"name {asked.names.index(answer.requested) + 1}, {answer.mode}",
+            {"answer": answer.mode},
+            answer.request,
+        )
+        for answer in asked.answers
+    }
+    findings = [
+        Finding(cases[answer.requested, answer.mode], sentence)
+        for answer, sentence in asked.faults()
+    ]
+    impact = "A client, or a bill, is told that another model answered"
+    checking(findings, [*cases.values()], impact)
 
 
 def test_errors_keep_their_shape(

@@ -17,6 +17,7 @@ CHANGES = Faults(None)
 
 ROUTES = "routes_are_served"
 METRICS = "metrics_keep_their_names"
+MODEL = "answers_name_the_requested_model"
 FIELDS = "answers_keep_their_fields"
 ERRORS = "errors_keep_their_shape"
 
@@ -55,6 +56,13 @@ def lists_a_route_no_more(exchange: Exchange) -> None:
     paths(exchange).pop("/load", None)
 
 
+@FAULTS.add("chat", check=MODEL, says=" was requested, and the answer is of 'gpt-5'")
+def answers_as_another_model(exchange: Exchange) -> None:
+    """A gateway gives the name that it knows the model by."""
+    for event in exchange.events:
+        event["model"] = "gpt-5"
+
+
 @FAULTS.add(
     "anything",
     check=METRICS,
@@ -90,7 +98,12 @@ def answers_for_metrics_with_a_page(exchange: Exchange) -> None:
         answer(exchange, HTTPStatus.OK, "<html>Welcome</html>")
 
 
-@FAULTS.add("whole", check=FIELDS, says="chat: created is gone: clients that read it find nothing")
+@FAULTS.add(
+    "whole",
+    check=FIELDS,
+    says="chat: created is gone: clients that read it find nothing",
+    also=("streaming",),
+)
 def drops_a_field(exchange: Exchange) -> None:
     """No client of ours reads it, and somebody's does."""
     for event in exchange.events:
@@ -106,7 +119,7 @@ def renames_a_field(exchange: Exchange) -> None:
                 event["num_tokens"] = event.pop("count")
 
 
-@FAULTS.add("whole", check=FIELDS, says="chat: id is integer and was string")
+@FAULTS.add("whole", check=FIELDS, says="chat: id is integer and was string", also=("streaming",))
 def numbers_its_answers(exchange: Exchange) -> None:
     """The field is there, and of another type."""
     for number, event in enumerate(exchange.events):

@@ -63,6 +63,12 @@ class Exchange:
         return bool(self.body.get("stream"))
 
     @property
+    def scored(self) -> bool:
+        """Whether it is asked for choices with their log-probabilities and tokens, as text."""
+        wanted = all(self.body.get(name) for name in ("logprobs", "return_token_ids"))
+        return wanted and not self.body.get("return_tokens_as_token_ids")
+
+    @property
     def endless(self) -> bool:
         """Whether the answer is made to go on and on: it passes byte by byte, as it comes."""
         return bool(self.body.get("ignore_eos")) and self.body.get("max_tokens", 0) > LONGEST_TOKENS
