@@ -92,4 +92,4 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
         elif name == "shape":
             assert set(values) <= SHAPES
         else:
-            assert name in ("case", "text", "call", "answer")
+            assert name in ("case", "text", "call", "answer", "choices", "parameter", "strict")

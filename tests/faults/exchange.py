@@ -31,8 +31,12 @@ class Exchange:
     size: int = 0
     """Bytes of the request's body."""
     content_type: str | None = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+    """Other headers of the request that a server looks at."""
     status: int = 200
     kind: str = JSON
+    shown_headers: dict[str, str] = field(default_factory=dict)
+    """Other headers of the answer."""
     events: list[dict[str, Any]] = field(default_factory=list)
     """The answer's JSON: one object, or one for every event of a stream."""
     text: str | None = None
