@@ -34,19 +34,28 @@ EACH_GATE = first_of_each(FAULTS, GATE)
 FIRST = [fault for fault in FAULTS if EACH_GATE(fault) or fault.name == "mixes_choices_up"]
 
 
-def beside_scored(change: Change | None) -> Change | None:
-    """Return a change that leaves answers with log-probabilities as they are.
+# These look at requests whose answers show alone what was not done; other faults show in the walk.
+OF_REQUESTED = {
+    reasoning.CONTINUED, stop.NAMES, structured.UNLIKELY, structured.BLANKS, tools.STRICT,
+    tools.NAMED,
+}  # fmt: skip
 
-    What other faults do to an answer shows in the walk; those of `chunks` are for these answers.
+
+def limited(fault: Fault, change: Change | None) -> Change | None:
+    """Return a fault's change of the exchanges that are its own.
+
+    Answers with log-probabilities are those of `chunks`, what shows alone those of OF_REQUESTED.
     """
     if change is None:
         return None
 
-    def change_others(exchange: Exchange) -> None:
-        if not exchange.scored:
+    def change_own(exchange: Exchange) -> None:
+        scored = exchange.scored and fault not in chunks.FAULTS.all
+        requested = exchange.requested and fault.check not in OF_REQUESTED
+        if not (scored or requested):
             change(exchange)
 
-    return change_others
+    return change_own
 
 
 def concerned(fault: Fault) -> list[str]:
@@ -75,9 +84,7 @@ def concerned(fault: Fault) -> list[str]:
     ),
 )
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
-    request, reply = fault.request, fault.reply
-    if fault not in chunks.FAULTS.all:
-        request, reply = beside_scored(request), beside_scored(reply)
+    request, reply = limited(fault, fault.request), limited(fault, fault.reply)
     with Proxy(upstream, request=request, reply=reply) as proxy:
         judged_run = run("--base-url", proxy.base_url, *concerned(fault))
     assert judged_run.gates("FAIL") == fault.gates, judged_run.complaints
