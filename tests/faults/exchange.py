@@ -76,8 +76,7 @@ class Exchange:
     def requested(self) -> bool:
         """Whether it is asked for what shows alone if a request is not done as it stands.
 
-        An unlikely format, a strict tool, another than the first tool, the rest of an answer, or
-        a limit by its newer name.
+        An unlikely format, a strict tool, another than the first tool, or the rest of an answer.
         """
         tools = self.body.get("tools") or ()
         strict = any(tool["function"].get("strict") for tool in tools)
@@ -88,8 +87,7 @@ class Exchange:
         regex = (self.body.get("structured_outputs") or {}).get("regex", "")
         unlikely = "enum" in schema or shape.get("type") == "json_object"
         unlikely = unlikely or regex.startswith("vermilion")
-        names = ("continue_final_message", "max_completion_tokens")
-        return strict or other or unlikely or any(name in self.body for name in names)
+        return strict or other or unlikely or "continue_final_message" in self.body
 
     @property
     def endless(self) -> bool:
