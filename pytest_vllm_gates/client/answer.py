@@ -92,6 +92,8 @@ class Exchange:
     whole: Answer | None = None
     streamed: Answer | None = None
     widened: Answer | None = None
+    body: Recording = field(default_factory=Recording)
+    """The whole answer as it arrived."""
     stream: Recording = field(default_factory=Recording)
     raw: str | None = None
     unstopped: Answer | None = None

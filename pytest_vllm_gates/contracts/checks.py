@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog.toml import nearest
+from pytest_vllm_gates.contracts.http_shapes import ABSENT, HTTP
 from pytest_vllm_gates.contracts.shapes import (
     FIELDS,
     METRICS,
@@ -82,7 +83,11 @@ def judgeable(kind: str, recorded: Contracts, observed: Observed, plan: Contract
             for path, methods in recorded.items()
         }
         return {path: methods for path, methods in known.items() if methods}
-    names = {reply.name for reply in (*observed.answers, *observed.refusals)}
+    protocol = [each.reply for each in observed.http]
+    names = {reply.name for reply in (*observed.answers, *observed.refusals, *protocol)}
+    if kind == HTTP:
+        # What nobody sends is pinned for people to see, and breaks no client when it comes.
+        recorded = {name: terms for name, terms in recorded.items() if terms != (ABSENT,)}
     return {name: terms for name, terms in recorded.items() if request_name(name) in names}
 
 
@@ -111,7 +116,8 @@ def drift(kind: str, recorded: Contracts, now: Contracts) -> list[dict[str, Any]
     changes = []
     for name, terms in now.items():
         before = recorded.get(name, ())
-        if {*terms} <= {*before} or (before and broken_by(before, terms)):
+        added = before == (ABSENT,)
+        if {*terms} <= {*before} or (before and not added and broken_by(before, terms)):
             continue
         ours, theirs = (", ".join(listed) or None for listed in (terms, before))
         changes.append({"where": kind, "name": name, "ours": ours, "theirs": theirs})

@@ -12,7 +12,7 @@ import httpx2 as httpx
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.chat import SAMPLING
 from pytest_vllm_gates.client.form import reading
-from pytest_vllm_gates.contracts import metric_families
+from pytest_vllm_gates.contracts import http_requests, metric_families
 from pytest_vllm_gates.contracts.types import ContractReply, Observed
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 AT_A_TIME = 8
 LIMIT_S = 180.0
 """How long one answer may take, on a machine that has other things to do."""
+NO_KEY = "the server is used without a key"
 WRONG_KEY = "no-such-key"
 SHOWN = 200
 GENERATING = "/v1/"
@@ -56,6 +57,9 @@ class ContractClient:
         begun = time.monotonic()
         context = http.context(self._endpoint, self._family.context.planned)
         answers, mistakes = self._answers(), list(self._mistakes())
+        if not self._endpoint.api_key:
+            keyed = [request.name for request in self._plan.http if request.needs_key]
+            self._not_asked |= dict.fromkeys(keyed, NO_KEY)
         keys = {"right": None, "wrong": WRONG_KEY, "none": ""}
         clients = {name: http.client(self._endpoint, api_key=key) for name, key in keys.items()}
         client = clients["right"]
@@ -71,6 +75,7 @@ class ContractClient:
                 )
                 probes = pool.map(lambda route: self._is_served(client, route), self._plan.routes)
                 replies, refusals, available = [*answered], [*refused], [*probes]
+                protocol = tuple(http_requests.send(self._endpoint, self._plan.http))
             routes = _merged_routes(
                 listing.result(), dict(zip(self._plan.routes, available, strict=True))
             )
@@ -84,8 +89,9 @@ class ContractClient:
             answers=tuple(replies),
             refusals=tuple(refusals),
             model=self._endpoint.model,
+            http=protocol,
             not_asked=self._not_asked,
-            requests=len(replies) + len(refusals) + len(available) + 2,
+            requests=len(replies) + len(refusals) + len(available) + len(protocol) + 3,
             seconds=round(time.monotonic() - begun, 1),
         )
 
@@ -118,7 +124,7 @@ class ContractClient:
             if mistake.key == "right" or self._endpoint.api_key:
                 yield mistake
             else:
-                self._not_asked[mistake.name] = "the server is used without a key"
+                self._not_asked[mistake.name] = NO_KEY
 
     def _is_served(self, client: httpx.Client, route: str) -> bool | None:
         """Return whether the server has a route; None if there was no reply."""

@@ -39,6 +39,26 @@ class Mistake(WrongRequest):
     """The API key it is sent with; a server without one gets only requests with the right key."""
 
 
+class HttpRequest(toml.Record):
+    """One request that pins the protocol, whether it is answered or refused.
+
+    A POST asks for one token, with `body` laid over. In a header `${key}` is the API key and
+    `${basic}` the key as HTTP's basic authentication has it.
+    """
+
+    name: str = Field(pattern=NAME)
+    method: str = "POST"
+    path: str = "/v1/chat/completions"
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: dict[str, Any] = Field(default_factory=dict)
+    pinned: tuple[str, ...] = ()
+    """Names of the reply's headers that are pinned, in lower case."""
+    compressed: bool = False
+    """Whether the body is sent compressed by gzip."""
+    needs_key: bool = False
+    """Whether the key goes in `headers` alone; not sent to a server without a key."""
+
+
 class ContractPlan(toml.Record):
     """The file."""
 
@@ -61,6 +81,7 @@ class ContractPlan(toml.Record):
 
     answers: tuple[ContractRequest, ...]
     mistakes: tuple[Mistake, ...]
+    http: tuple[HttpRequest, ...]
 
 
 @dataclass(frozen=True)
@@ -77,6 +98,21 @@ class ContractReply:
     text: str = ""
     """The beginning of the body, or why there is none."""
     request: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class HttpReply:
+    """The reply to one request that pins the protocol."""
+
+    reply: ContractReply
+    sent: Mapping[str, str] = field(default_factory=dict)
+    """The headers of the request."""
+    pinned: tuple[str, ...] = ()
+    """Names of the headers that are pinned."""
+    received: Mapping[str, str] = field(default_factory=dict)
+    """The headers of the reply, by their names in lower case."""
+    reused: bool | None = None
+    """Whether the connection carried a second request, None if that was not tried."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +138,7 @@ class Observed:
     refusals: tuple[ContractReply, ...]
     model: str
     """The model's name in the requests, which differs at every boot."""
+    http: tuple[HttpReply, ...] = ()
     not_asked: Mapping[str, str] = field(default_factory=dict)
     """Why a request was not sent, by its name."""
     requests: int = 0

@@ -7,6 +7,7 @@ which takes them from the tool's schema: the same text is a number, a null or a 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -93,6 +94,8 @@ def _call(
 
 
 TEXTS = data.FOLDER / "hostile.toml"
+TEXT_AFTER, AFTER = "text-after", "\nThat is all."
+"""A call that the model goes on after, and how."""
 LONG_WORD = " lighthouse"
 LONG_WORDS = 200
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -108,7 +111,10 @@ def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedRepli
         text.name: _with_markers(text.text, family) * text.times
         for text in toml.load(TEXTS, HostileTexts).texts
     }
-    return force(chat, endpoint, family, [_forced_call(tools, *pair) for pair in texts.items()])
+    calls = [_forced_call(tools, *pair) for pair in texts.items()]
+    before = _forced_call(tools, TEXT_AFTER, "A short note.")
+    calls.append(replace(before, call=before.call + AFTER))
+    return force(chat, endpoint, family, calls)
 
 
 def long_call(endpoint: Endpoint, family: Family) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class LimitedAnswer:
     answer: Answer
     plain: Answer
     """The answer in the same mode without the limit."""
+    least: int | None = None
+    """The lower limit, where the request has two."""
 
 
 def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
@@ -106,6 +108,37 @@ def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list
     short = [tokens for tokens in SHORT_OF_A_CALL if tokens < length]
     limit_by_kind = {f"{tokens} before a call's end": length - tokens for tokens in short}
     return _limited(chat, body, plain, limit_by_kind)
+
+
+BOTH = 2
+"""Tokens by which `max_completion_tokens` is above `max_tokens` where both are sent."""
+
+
+def limits_by_name(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
+    """Cut an answer in its middle by each name that the limit has, and by both at once.
+
+    `max_tokens` is the older name (https://platform.openai.com/docs/api-reference/chat/create).
+    Where both are sent the limit is the higher one: the API does not say which of them counts.
+    """
+    if plain.usage is None or plain.usage.completion_tokens <= 2 * BOTH:
+        return []
+    half = plain.usage.completion_tokens // 2
+    named: dict[str, dict[str, int | None]] = {
+        "max_tokens": {"max_tokens": half},
+        "max_completion_tokens": {"max_tokens": None, "max_completion_tokens": half},
+        "both": {"max_tokens": half - BOTH, "max_completion_tokens": half},
+    }
+    answers = []
+    for kind, limit in named.items():
+        limited = {**body, **limit, "return_token_ids": True}
+        request = {key: value for key, value in limited.items() if value is not None}
+        for mode, ask in (("whole", chat.ask), ("streamed", chat.stream)):
+            name = f"{kind} of {half}, {mode}"
+            least = half - BOTH if kind == "both" else None
+            answers.append(
+                LimitedAnswer(name, kind, mode, request, half, "length", ask(request), plain, least)
+            )
+    return answers
 
 
 def _limited(

@@ -163,9 +163,10 @@ class CellClient:
         headers_by_mode = headers or {}
         wide = {**exchange.request, "stream_interval": WIDE_TOKENS}
         name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
+        whole_headers = {HEADER: f"{name}-whole", **headers_by_mode.get("whole", {})}
         streamed_headers = {HEADER: name, **headers_by_mode.get("streamed", {})}
         try:
-            whole = self._chat.ask(exchange.request, headers_by_mode.get("whole"))
+            whole = self._chat.ask(exchange.request, whole_headers)
             streamed = self._chat.stream(exchange.request, streamed_headers)
             widened = self._chat.stream(wide, headers_by_mode.get("widened"))
             raw = self._raw(whole)
@@ -182,6 +183,7 @@ class CellClient:
             whole=whole,
             streamed=streamed,
             widened=widened,
+            body=self._recorder.take(whole_headers[HEADER]),
             stream=self._recorder.take(streamed_headers[HEADER]),
             raw=raw,
         )

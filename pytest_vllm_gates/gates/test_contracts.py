@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.contracts import checks, checks_counts, counted, shapes
+from pytest_vllm_gates.contracts import (
+    checks,
+    checks_counts,
+    counted,
+    http_shapes,
+    model_names,
+    shapes,
+)
 from pytest_vllm_gates.contracts.client import ContractClient
 from pytest_vllm_gates.contracts.types import load
 from pytest_vllm_gates.goldens import CorruptGolden
@@ -113,7 +120,8 @@ def check_contracts(
             f"If that is meant, accept it: {golden.command}\n"
             f"If nobody relies on it, delete its line from the golden {name!r}."
         )
-        replies = (*observed.answers, *observed.refusals)
+        protocol = [each.reply for each in observed.http]
+        replies = (*observed.answers, *observed.refusals, *protocol)
         checking(*checks.broken(kind, pinned, now, replies), impact, next_step)
 
     return check
@@ -174,6 +182,31 @@ def test_answers_keep_their_fields(
     check_contracts(shapes.FIELDS, shapes.replies(observed.answers, plan), impact)
 
 
+def test_answers_name_the_requested_model(
+    server: Endpoint,
+    family: Family,
+    trivial: Conversation,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    asked = model_names.ask(server, trivial.body(family))
+    evidence["names"], evidence["requests"] = list(asked.names), len(asked.answers) + 1
+    cases = {
+        (answer.requested, answer.mode): Case(
+            f"name {asked.names.index(answer.requested) + 1}, {answer.mode}",
+            {"answer": answer.mode},
+            answer.request,
+        )
+        for answer in asked.answers
+    }
+    findings = [
+        Finding(cases[answer.requested, answer.mode], sentence)
+        for answer, sentence in asked.faults()
+    ]
+    impact = "A client, or a bill, is told that another model answered"
+    checking(findings, [*cases.values()], impact)
+
+
 def test_errors_keep_their_shape(
     observed: Observed, plan: ContractPlan, check_contracts: Callable[..., None]
 ) -> None:
@@ -181,3 +214,10 @@ def test_errors_keep_their_shape(
     messages = shapes.messages(observed.refusals, observed.model)
     impact = "clients that tell errors apart, to try again or to give up, meet others"
     check_contracts(shapes.ERRORS, now, impact, *messages)
+
+
+def test_protocol_is_the_recorded(
+    observed: Observed, plan: ContractPlan, check_contracts: Callable[..., None]
+) -> None:
+    impact = "browsers, gateways and clients that go by headers and methods are refused, or misled"
+    check_contracts(http_shapes.HTTP, http_shapes.http(observed.http, plan), impact)

@@ -12,10 +12,11 @@ import pytest
 
 from pytest_vllm_gates.conversations.checks import agreement, finish, reasoning, tokens
 from pytest_vllm_gates.goldens import settings_golden
-from pytest_vllm_gates.outcomes import Finding, NotApplicable
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.conversations.continued import ContinuedAnswer
     from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.golden_files import Goldens
@@ -114,3 +115,18 @@ def test_reasoning_comes_under_the_recorded_key(
     }
     evidence["keys"] = keys
     golden.check("reasoning-key", settings_golden("the key that carries reasoning", keys))
+
+
+def test_a_begun_answer_is_continued(
+    continued_answers: list[ContinuedAnswer], checking: Checking, evidence: Evidence
+) -> None:
+    evidence["requests"] = len(continued_answers)
+    evidence["contents"] = {each.name: each.answer.content for each in continued_answers}
+    cases = [Case(each.name, each.traits, each.request) for each in continued_answers]
+    findings = [
+        Finding(case, sentence)
+        for case, each in zip(cases, continued_answers, strict=True)
+        for sentence in reasoning.continuation(each.answer, each.begun, each.prompt_tokens)
+    ]
+    impact = "A client that begins the answer reads it again, in another place, or not at all"
+    checking(findings, cases, impact)

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
-from pytest_vllm_gates.sampling import checks, probes, seeds
+from pytest_vllm_gates.sampling import checks, probes, prompt_parameters, seeds
 from pytest_vllm_gates.sampling.client import RefusedRequest
 from pytest_vllm_gates.sampling.effects import measure_effects, missing_effects
 from pytest_vllm_gates.sampling.measure import OFFSETS
@@ -222,6 +222,31 @@ def test_an_answer_has_what_was_asked(
         "Send the request past any gateway, then without speculation: which of them drops it?"
     )
     checking(findings, cases, impact, next_step)
+
+
+def test_a_prompts_parameters_are_kept_or_refused(
+    server: Endpoint,
+    family: Family,
+    trivial: Conversation,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    measured = prompt_parameters.measure(server, trivial.body(family))
+    if measured[0].refused:
+        raise NotApplicable(f"the server answers no completion: {measured[0].text}")
+    evidence["requests"] = len(measured)
+    evidence["refused"] = {each.name: each.text for each in measured if each.refused}
+    cases = {
+        each.name: Case(each.name, {"parameter": each.name}, each.request)
+        for each in measured
+        if not each.refused
+    }
+    findings = [
+        Finding(cases[each.name], sentence)
+        for each, sentence in prompt_parameters.ignored(measured)
+    ]
+    impact = "A parameter that a client sets is taken and ignored"
+    checking(findings, [*cases.values()], impact)
 
 
 def conclude(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.conversations.checks import finish, stops
+from pytest_vllm_gates.conversations.checks import agreement, finish, stops
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.stop
+
+NAMES = ("max_tokens", "max_completion_tokens")
 
 
 @pytest.fixture
@@ -94,6 +96,24 @@ def test_limit_is_kept_and_told(
     checking(findings, cases, "A user cannot tell a whole answer from one that was cut")
 
 
+def test_both_names_of_the_limit_mean_the_same(
+    answers_by_limit_name: list[LimitedAnswer], checking: Checking, evidence: Evidence
+) -> None:
+    if not answers_by_limit_name:
+        raise Inconclusive("the answer is too short to be cut, or the server counts no tokens")
+    evidence["requests"] = len(answers_by_limit_name) + 1
+    cases, findings = limit_findings(answers_by_limit_name)
+    first = {answer.mode: answer for answer in answers_by_limit_name if answer.kind == "max_tokens"}
+    findings += [
+        Finding(case, sentence)
+        for case, answer in zip(cases, answers_by_limit_name, strict=True)
+        if answer.kind == "max_completion_tokens"
+        and agreement.divergence(first[answer.mode].answer, answer.answer) is None
+        for sentence in agreement.differences(first[answer.mode].answer, answer.answer, NAMES)
+    ]
+    checking(findings, cases, "A client that uses the other name of the limit gets another answer")
+
+
 def test_a_cut_call_is_told(
     limited_calls: list[LimitedAnswer], checking: Checking, evidence: Evidence
 ) -> None:
@@ -128,7 +148,7 @@ def limit_findings(limited_answers: list[LimitedAnswer]) -> tuple[list[Case], li
         Finding(case, sentence)
         for case, answer in zip(cases, limited_answers, strict=True)
         for sentence in (
-            *finish.limit(answer.answer, answer.max_tokens),
+            *finish.limit(answer.answer, answer.max_tokens, answer.least),
             *finish.wrong_reason(answer.answer, answer.due),
         )
     ]

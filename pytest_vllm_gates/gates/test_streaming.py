@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.conversations.checks import framing, pace
+from pytest_vllm_gates.conversations.checks import choices, chunks, events, pace, stream_pieces
 from pytest_vllm_gates.conversations.checks.agreement import differences, divergence
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Answer, Exchange
     from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.conversations.choices import ChoicesAnswer
     from pytest_vllm_gates.conversations.pace import PacedStreams
     from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
@@ -54,7 +55,7 @@ def test_streamed_answer_equals_the_whole(
 ) -> None:
     pairs = [(exchange, exchange.whole, exchange.streamed) for exchange in walked.answered]
     findings, cases = mode_findings(pairs, evidence, ("whole", "streamed"))
-    evidence["streams"] = framing.first_faulty_stream(findings, walked.answered)
+    evidence["streams"] = stream_pieces.first_faulty_stream(findings, walked.answered)
     impact = "A client that streams gets another answer than one that does not"
     checking(findings, cases, impact)
 
@@ -92,10 +93,94 @@ def test_stream_is_framed_as_clients_expect(
     findings = [
         Finding(exchange.case, sentence)
         for exchange in walked.answered
-        for sentence in framing.faults(exchange.stream)
+        for sentence in frame_faults(exchange)
     ]
-    evidence["streams"] = framing.first_faulty_stream(findings, walked.answered)
+    evidence["streams"] = stream_pieces.first_faulty_stream(findings, walked.answered)
     checking(findings, cases, "A strict client refuses the stream, or waits for its end for ever")
+
+
+def test_fields_are_of_their_types(
+    walked: WalkResult, checking: Checking, evidence: Evidence
+) -> None:
+    from pytest_vllm_gates.conversations import client_types  # noqa: PLC0415
+
+    findings = [
+        Finding(exchange.case, sentence)
+        for exchange in walked.answered
+        for sentence in (
+            *client_types.body_faults(exchange.body),
+            *client_types.chunk_faults(events.chunks(exchange.stream)),
+        )
+    ]
+    evidence["chunks"] = sum(len(events.chunks(one.stream)) for one in walked.answered)
+    checking(findings, walked.cases, "A client with types refuses the answer")
+
+
+def test_official_client_reads_the_same_answer(walked: WalkResult, checking: Checking) -> None:
+    from pytest_vllm_gates.conversations import client_types  # noqa: PLC0415
+
+    judged = [one for one in walked.answered if one.streamed and one.stream.pieces]
+    findings = [
+        Finding(exchange.case, sentence)
+        for exchange in judged
+        if exchange.streamed
+        for sentence in client_types.assembly_faults(
+            events.chunks(exchange.stream), exchange.streamed
+        )
+    ]
+    cases = [exchange.case for exchange in judged]
+    checking(findings, cases, "openai's own helper for streams makes another answer of the chunks")
+
+
+def test_choices_are_kept_apart(
+    choices_answers: list[ChoicesAnswer], checking: Checking, evidence: Evidence
+) -> None:
+    evidence["requests"] = sum(answer.requests for answer in choices_answers)
+    evidence["texts"] = {
+        answer.name: [choice.content for choice in answer.streamed] for answer in choices_answers
+    }
+    cases, findings = [], []
+    for answer in choices_answers:
+        case = Case(answer.name, {"choices": str(len(answer.whole))}, answer.request)
+        cases.append(case)
+        count = answer.request.get("n", 1)
+        sentences = [
+            *(f"whole: {sentence}" for sentence in choices.miscounted(answer.whole, count)),
+            *chunks.faults(answer.chunks, count),
+        ]
+        if answer.texts:
+            sentences += choices.mixed(answer.whole, answer.texts)
+            sentences += choices.mixed(answer.streamed, answer.texts)
+        sentences += choices.swapped(answer.whole, answer.streamed)
+        findings += [Finding(case, sentence) for sentence in sentences]
+    checking(findings, cases, "A client that asks for several answers gets them mixed up")
+
+
+def test_log_probabilities_are_those_of_the_text(
+    choices_answers: list[ChoicesAnswer], checking: Checking, evidence: Evidence
+) -> None:
+    scored = {answer.name: [len(one.scores) for one in answer.whole] for answer in choices_answers}
+    evidence["scored"] = scored
+    cases, findings = [], []
+    for answer in choices_answers:
+        for mode, its_choices in (("whole", answer.whole), ("streamed", answer.streamed)):
+            case = Case(
+                f"{answer.name}, {mode}",
+                {"answer": mode, "choices": str(len(answer.whole))},
+                answer.request,
+            )
+            cases.append(case)
+            findings += [
+                Finding(case, sentence)
+                for choice in its_choices
+                for sentence in choices.unaligned(choice)
+            ]
+        findings += [
+            Finding(case, sentence)
+            for whole, streamed in zip(answer.whole, answer.streamed, strict=False)
+            for sentence in choices.scored_otherwise(whole, streamed)
+        ]
+    checking(findings, cases, "A client reads the probabilities of other words than it is shown")
 
 
 def test_usage_comes_only_where_it_is_asked(
@@ -104,7 +189,7 @@ def test_usage_comes_only_where_it_is_asked(
     request = {**trivial.body(family), "max_tokens": FEW_TOKENS, "stream": True}
     case = Case("no stream_options", request=request)
     stream = http.recorded(server, request)
-    findings = [Finding(case, fault) for fault in framing.unrequested_usage(stream)]
+    findings = [Finding(case, fault) for fault in chunks.unrequested_usage(events.chunks(stream))]
     checking(findings, [case], "A client that did not ask for usage gets a chunk without choices")
 
 
@@ -122,6 +207,13 @@ def test_arguments_arrive_as_they_are_made(
     checking(
         findings, [case], "A call's arguments come in one late burst, and nothing shows till then"
     )
+
+
+def frame_faults(exchange: Exchange) -> Iterator[str]:
+    """Yield what is wrong with the bytes of a stream, then with the chunks they hold."""
+    if exchange.stream.pieces:
+        yield from events.faults(exchange.stream)
+        yield from chunks.faults(events.chunks(exchange.stream))
 
 
 def pace_findings(

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.conversations import formats
 from pytest_vllm_gates.conversations.checks import content
-from pytest_vllm_gates.outcomes import Finding, Inconclusive
+from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.conversations.formats import FormattedAnswer
     from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.items import Evidence
@@ -46,6 +48,43 @@ def test_text_matches_its_pattern(
     checking(
         findings, [exchange.case for exchange in judged], "A program that reads the answer fails"
     )
+
+
+def test_unlikely_formats_are_kept(
+    formatted_answers: list[FormattedAnswer], checking: Checking, evidence: Evidence
+) -> None:
+    evidence["requests"] = len(formatted_answers)
+    evidence["contents"] = {one.name: one.answer.content[:80] for one in formatted_answers}
+    ended = [one for one in formatted_answers if one.answer.finish_reason != "length"]
+    if formatted_answers and not ended:
+        raise Inconclusive("all answers were cut by the limit of tokens: raise --answer-tokens")
+    cases = [Case(one.name, one.traits, one.request) for one in ended]
+    findings = [
+        Finding(case, sentence)
+        for case, one in zip(cases, ended, strict=True)
+        for sentence in content.not_as_requested(
+            one.answer, one.format, formats.WORDS, formats.REGEX
+        )
+    ]
+    checking(findings, cases, "A program that reads the answer gets what it did not ask for")
+
+
+def test_no_formatted_answer_runs_into_blanks(
+    walked: WalkResult, formatted_answers: list[FormattedAnswer], checking: Checking
+) -> None:
+    answers = [
+        (exchange.case, answer)
+        for exchange in walked.answered
+        if exchange.cell.format != "text"
+        for answer in (exchange.whole, exchange.streamed, exchange.widened)
+        if answer
+    ]
+    answers += [(Case(one.name, one.traits, one.request), one.answer) for one in formatted_answers]
+    findings = [
+        Finding(case, sentence) for case, answer in answers for sentence in content.blanks(answer)
+    ]
+    cases = list({case.name: case for case, _ in answers}.values())
+    checking(findings, cases, "A program waits for the end of white space, and pays for it")
 
 
 def complete_answers(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.conversations.chosen_tools import ChosenTool
     from pytest_vllm_gates.conversations.forced_calls import ForcedReplies
     from pytest_vllm_gates.conversations.sampled import SampledCalls
     from pytest_vllm_gates.conversations.walk import WalkResult
@@ -78,6 +79,32 @@ def test_tool_choice_is_kept(walked: WalkResult, checking: Checking) -> None:
         for fault in agreement.faults_in_every_mode(exchange, tool_calls.chosen)
     ]
     checking(findings, walked.cases, "The server does not do what tool_choice says")
+
+
+def test_strict_tools_keep_to_their_schema(
+    chosen_tools: list[ChosenTool], checking: Checking, evidence: Evidence
+) -> None:
+    evidence["requests"] = len(chosen_tools)
+    judged = [chosen for chosen in chosen_tools if chosen.strict]
+    evidence["tokens"] = {chosen.name: chosen.raw[:120] for chosen in judged}
+    cases = [Case(chosen.name, chosen.traits, chosen.request) for chosen in judged]
+    findings = [
+        Finding(case, sentence)
+        for case, chosen in zip(cases, judged, strict=True)
+        for sentence in tool_calls.out_of_schema(chosen.answer, chosen.request, chosen.raw)
+    ]
+    checking(findings, cases, "A tool that is declared strict is called with what it cannot take")
+
+
+def test_named_tool_is_called(chosen_tools: list[ChosenTool], checking: Checking) -> None:
+    judged = [chosen for chosen in chosen_tools if not chosen.strict]
+    cases = [Case(chosen.name, chosen.traits, chosen.request) for chosen in judged]
+    findings = [
+        Finding(case, sentence)
+        for case, chosen in zip(cases, judged, strict=True)
+        for sentence in tool_calls.other_than_named(chosen.answer, chosen.request)
+    ]
+    checking(findings, cases, "The model calls the tool it prefers, and not the one that is named")
 
 
 def test_parallel_calls_can_be_switched_off(

@@ -72,6 +72,8 @@ CHECKS = {
 }
 SHAPES = {shape.name for shape in (*conversation.shapes(), *conversation.load_all(NOWHERE))}
 DIALECTS = ("completions", "responses", "messages", "v1/", "tokenize")
+TOOLS_BESIDES = {"other"}
+"""Values of `tools` that are none of the matrix: a tool named that is not the first."""
 SHIPPED = [
     *known_defects.load_all(NOWHERE),
     *(defect for family in families.load_all(NOWHERE) for defect in family.known_defects),
@@ -89,7 +91,7 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
         if name == "turns":  # a conversation of its own stands under its name
             assert set(values) <= {*dimensions[name], *SHAPES}
         elif name in dimensions:
-            assert set(values) <= set(dimensions[name])
+            assert set(values) <= {*dimensions[name], *TOOLS_BESIDES}
         elif name == "shape":
             assert set(values) <= SHAPES
         elif name == "mode":
@@ -97,4 +99,4 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
         elif name == "dialect":
             assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:
-            assert name in ("case", "text", "call", "answer")
+            assert name in ("case", "text", "call", "answer", "choices", "parameter", "strict")

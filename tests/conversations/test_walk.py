@@ -13,7 +13,7 @@ from pytest_vllm_gates.catalog import conversation as conversations, family as f
 from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.catalog.matrix import ConversationRule, Matrix
 from pytest_vllm_gates.client.recorder import HEADER
-from pytest_vllm_gates.conversations.checks import framing
+from pytest_vllm_gates.conversations.checks import events
 from pytest_vllm_gates.conversations.walk import WIDE_TOKENS, Walk
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def test_every_cell_is_sent_in_three_modes(qwen: Family) -> None:
         assert exchange.error == ""
         assert exchange.whole and exchange.streamed and exchange.widened
         assert exchange.request["max_tokens"] == 300
-        assert list(framing.faults(exchange.stream)) == []
+        assert list(events.faults(exchange.stream)) == []
+        assert exchange.body.body.startswith(b"{")
         assert exchange.stream.pieces != ()
     kinds = [(body.get("stream", False), body.get("stream_interval")) for body in server.chats_seen]
     for kind in ((False, None), (True, None), (True, WIDE_TOKENS)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -31,8 +31,12 @@ class Exchange:
     size: int = 0
     """Bytes of the request's body."""
     content_type: str | None = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+    """Other headers of the request that a server looks at."""
     status: int = 200
     kind: str = JSON
+    shown_headers: dict[str, str] = field(default_factory=dict)
+    """Other headers of the answer."""
     events: list[dict[str, Any]] = field(default_factory=list)
     """The answer's JSON: one object, or one for every event of a stream."""
     text: str | None = None
@@ -65,6 +69,29 @@ class Exchange:
         return bool(self.body.get("stream"))
 
     @property
+    def scored(self) -> bool:
+        """Whether it is asked for choices with their log-probabilities and tokens, as text."""
+        wanted = all(self.body.get(name) for name in ("logprobs", "return_token_ids"))
+        return wanted and not self.body.get("return_tokens_as_token_ids")
+
+    @property
+    def requested(self) -> bool:
+        """Whether it is asked for what shows alone if a request is not done as it stands.
+
+        An unlikely format, a strict tool, another than the first tool, or the rest of an answer.
+        """
+        tools = self.body.get("tools") or ()
+        strict = any(tool["function"].get("strict") for tool in tools)
+        named = self.body.get("tool_choice")
+        other = isinstance(named, dict) and named["function"] != _name_of(tools)
+        shape = self.body.get("response_format") or {}
+        schema = (shape.get("json_schema") or {}).get("schema") or {}
+        regex = (self.body.get("structured_outputs") or {}).get("regex", "")
+        unlikely = "enum" in schema or shape.get("type") == "json_object"
+        unlikely = unlikely or regex.startswith("vermilion")
+        return strict or other or unlikely or "continue_final_message" in self.body
+
+    @property
     def endless(self) -> bool:
         """Whether the answer is made to go on and on: it passes byte by byte, as it comes."""
         return bool(self.body.get("ignore_eos")) and self.body.get("max_tokens", 0) > LONGEST_TOKENS
@@ -86,3 +113,7 @@ class Exchange:
         """The tool calls of the message or the pieces of them in the deltas."""
         for part in self.parts:
             yield from part.get("tool_calls") or ()
+
+
+def _name_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    return {"name": tools[0]["function"]["name"]} if tools else None

@@ -38,7 +38,7 @@ def sends_character_by_character(exchange: Exchange) -> None:
             choice = piece["choices"][0]
             choice["delta"] = {**({} if number else choice["delta"]), "content": character}
             if number:
-                choice["token_ids"] = None
+                choice |= {"token_ids": None, "logprobs": None}
             if number < len(content) - 1:
                 choice |= {"finish_reason": None, "stop_reason": None}
         events += pieces
@@ -48,8 +48,11 @@ def sends_character_by_character(exchange: Exchange) -> None:
 @CHANGES.add("stream")
 def sends_empty_chunks(exchange: Exchange) -> None:
     """Chunks may hold nothing."""
-    first_event = exchange.events[0]
-    exchange.events = [piece for event in exchange.events for piece in (first_event, event)]
+    empty = copy.deepcopy(exchange.events[0])
+    for choice in empty["choices"]:
+        choice["delta"] = {}
+    first_event, *events = exchange.events
+    exchange.events = [first_event, *(piece for event in events for piece in (empty, event))]
 
 
 @CHANGES.add("whole")
@@ -153,6 +156,8 @@ def _join(event: dict[str, Any], next_event: dict[str, Any]) -> bool:
     if not (event.get("choices") and next_event.get("choices")):
         return False
     choice, next_choice = event["choices"][0], next_event["choices"][0]
+    if choice["index"] != next_choice["index"]:
+        return False
     for name in ("reasoning", "content"):
         texts = choice["delta"].get(name), next_choice["delta"].get(name)
         if (
@@ -166,5 +171,7 @@ def _join(event: dict[str, Any], next_event: dict[str, Any]) -> bool:
             choice["token_ids"] = (choice.get("token_ids") or []) + (
                 next_choice.get("token_ids") or []
             )
+            if choice.get("logprobs"):
+                choice["logprobs"]["content"] += next_choice["logprobs"]["content"]
             return True
     return False

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
     from faults.upstream import Upstream
 
+# Headers of a request that are handed on, besides the key's and those of its body.
+ASKED = (
+    "Access-Control-Request-Headers", "Access-Control-Request-Method", "Content-Encoding",
+    "Origin", "X-Api-Key", "X-Request-Id",
+)  # fmt: skip
 LONG_EVENTS = 100
 LONG_STREAM_S = 0.2
 
@@ -95,6 +100,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._pass_on()
 
+    def do_HEAD(self) -> None:
+        self._pass_on()
+
+    def do_OPTIONS(self) -> None:
+        self._pass_on()
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
         """Say nothing."""
 
@@ -123,12 +134,23 @@ class _Handler(BaseHTTPRequestHandler):
         connection.close()
 
     def _pass_on(self) -> None:
-        key = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
+        authorization = self.headers.get("Authorization", "")
+        key = authorization.removeprefix("Bearer ") or None
+        headers = {name: self.headers[name] for name in ASKED if name in self.headers}
+        if authorization and not authorization.startswith("Bearer "):
+            key, headers["Authorization"] = None, authorization
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         body, raw = _parsed(data)
         kind = self.headers.get("Content-Type")
         exchange = Exchange(
-            self.command, self.path, body, key, raw=raw, size=len(data), content_type=kind
+            self.command,
+            self.path,
+            body,
+            key,
+            raw=raw,
+            size=len(data),
+            content_type=kind,
+            headers=headers,
         )
         self.exchanged(exchange)
         if exchange.endless:
@@ -150,7 +172,10 @@ class _Handler(BaseHTTPRequestHandler):
         if pause_s is None and len(datas) > LONG_EVENTS:
             pause_s = _evenly
         self.send_response(exchange.status)
-        self.send_header("Content-Type", exchange.shown_kind or exchange.kind)
+        if kind := exchange.shown_kind or exchange.kind:
+            self.send_header("Content-Type", kind)
+        for name, value in exchange.shown_headers.items():
+            self.send_header(name, value)
         if pause_s is None:
             self.send_header("Content-Length", str(sum(map(len, datas))))
         else:
@@ -159,6 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
         written = datas[: exchange.cut_after]
         if pause_s is None:
             written = [b"".join(written)]
+        if self.command == "HEAD":
+            written = []
         for number, data in enumerate(written):
             if pause_s is not None:
                 time.sleep(pause_s(number, len(datas)))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 FAULTS = Faults("reasoning")
 END = "</think>"
+CONTINUED = "a_begun_answer_is_continued"
 
 
 @FAULTS.add(
@@ -184,12 +185,29 @@ def ends_without_an_answer(message: Message) -> None:
         message.content = ""
 
 
-@FAULTS.add("chat", check="an_ended_answer_is_there", says="finish_reason is 'eos'")
+@FAULTS.add(
+    "chat", check="an_ended_answer_is_there", says="finish_reason is 'eos'", also=("streaming",)
+)
 @as_message
 def ends_in_a_word_of_its_own(message: Message) -> None:
     """A gateway passes on the engine's own reason."""
     if message.finish_reason == "stop" and not message.stopped:
         message.finish_reason = "eos"
+
+
+@FAULTS.add("asked", check=CONTINUED, says="the answer is begun anew")
+def begins_continued_answers_anew(exchange: Exchange) -> None:
+    """A gateway does not know that the last message is to be continued."""
+    for name in ("continue_final_message", "add_generation_prompt"):
+        exchange.body.pop(name, None)
+
+
+@FAULTS.add("chat", check=CONTINUED, says="the answer repeats what it is to continue: ")
+@as_message
+def repeats_what_was_begun(message: Message) -> None:
+    """The client has it already, and shows it twice."""
+    if message.asked.get("continue_final_message"):
+        message.content = message.asked["messages"][-1]["content"] + message.content
 
 
 @FAULTS.add("chat", check="usage_counts_the_tokens", says="usage counts 23 tokens, and 22 token")

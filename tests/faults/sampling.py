@@ -56,6 +56,9 @@ for _name in (
     "frequency_penalty", "repetition_penalty",
 ):  # fmt: skip
     dropping(_name, f"{_name} is ignored")
+dropping("echo", "echo: the text begins with ")
+dropping("truncate_prompt_tokens", "truncate_prompt_tokens 3: the prompt has ")
+dropping("ignore_eos", "ignore_eos: 28 tokens are due (length), and ")
 dropping("seed", "seed: the answers are drawn anew")
 dropping("stop_token_ids", "stop_token_ids: ")
 dropping("min_tokens", "min_tokens 4: ")

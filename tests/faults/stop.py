@@ -15,6 +15,7 @@ FAULTS = Faults("stop")
 WHERE = "answer_ends_at_its_stop"
 IDLE = "stop_that_never_occurs_changes_nothing"
 PIECES = "any_piece_of_the_answer_stops_it"
+NAMES = "both_names_of_the_limit_mean_the_same"
 LIMIT = "limit_is_kept_and_told"
 CUT_CALL = "a_cut_call_is_told"
 CUT = "what_is_cut_is_the_answers_beginning"
@@ -161,6 +162,12 @@ def allows_a_few_tokens_more(exchange: Exchange) -> None:
 def allows_a_token_less(exchange: Exchange) -> None:
     """A gateway counts the limit one short."""
     exchange.body["max_tokens"] = max(1, exchange.body["max_tokens"] - 1)
+
+
+@FAULTS.add("asked", check=NAMES, says=" tokens were generated, ")
+def knows_the_old_name_of_the_limit_alone(exchange: Exchange) -> None:
+    """The newer name is a field nobody knows, and the answer goes on to its end."""
+    exchange.body.pop("max_completion_tokens", None)
 
 
 @FAULTS.add("chat", check=CUT_CALL, says="finish_reason is 'tool_calls', due is 'length'")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FAULTS = Faults("structured")
 VALUE = "json_is_one_value_that_validates"
+UNLIKELY = "unlikely_formats_are_kept"
+BLANKS = "no_formatted_answer_runs_into_blanks"
 PATTERN = "text_matches_its_pattern"
 
 
@@ -28,7 +30,9 @@ def fault(kind: str, says: str) -> Callable[[Callable[[str], str]], Change]:
 
     def declare(rewrite: Callable[[str], str]) -> Change:
         def change(message: Message) -> None:
-            if message.format == kind and message.content and not message.stopped:
+            # The words of an enum have no fields to change.
+            fits = kind != "json" or message.content.lstrip().startswith("{")
+            if message.format == kind and message.content and fits and not message.stopped:
                 message.content = rewrite(message.content)
                 message.token_ids = []
 
@@ -66,6 +70,30 @@ def forgets_the_format_when_it_thinks(exchange: Exchange) -> None:
     """The grammar waits for an end of the thinking that it never sees (vllm#50938)."""
     if (exchange.body.get("chat_template_kwargs") or {}).get("enable_thinking"):
         forgets_the_format(exchange)
+
+
+@FAULTS.add("asked", check=UNLIKELY, says="content is not one JSON value (Expecting value: line ")
+def knows_no_enums(exchange: Exchange) -> None:
+    """A gateway passes schemas of objects, and drops the others."""
+    schema = (exchange.body.get("response_format") or {}).get("json_schema", {}).get("schema", {})
+    if "enum" in schema:
+        exchange.body.pop("response_format")
+
+
+@FAULTS.add("asked", check=UNLIKELY, says="content is not one JSON value (Expecting value: line ")
+def forgets_the_format_beside_tools(exchange: Exchange) -> None:
+    """The grammar of the tools takes the place of the format's."""
+    if exchange.body.get("tools"):
+        exchange.body.pop("response_format", None)
+
+
+@FAULTS.add("chat", check=BLANKS, says="the answer ends in 200 characters of white space, at the")
+@as_message
+def runs_into_blanks(message: Message) -> None:
+    """The grammar allows white space at its end, and the model writes it until the limit."""
+    if message.format == "json" and message.content.startswith("{") and not message.first_chat:
+        message.content += "\n" * 200
+        message.finish_reason = "length"
 
 
 @FAULTS.add("asked", check=PATTERN, says=r"content does not match '\\s{0,2}[A-Z]")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FAULTS = Faults("tools")
 AGREE = "calls_and_finish_reason_agree"
+STRICT = "strict_tools_keep_to_their_schema"
+NAMED = "named_tool_is_called"
 VALID = "calls_are_declared_and_valid"
 IDS = "calls_have_ids"
 CHOICE = "tool_choice_is_kept"
@@ -128,7 +130,7 @@ def writes_lists_as_text(message: Message) -> None:
             call.values = {**call.values, "tags": tags}
 
 
-@FAULTS.add("chat", check=IDS, says="tool_calls[0].id is missing")
+@FAULTS.add("chat", check=IDS, says="tool_calls[0].id is missing", also=("streaming",))
 @as_message
 def gives_calls_no_id(message: Message) -> None:
     """A tool's result cannot be sent back without one."""
@@ -182,6 +184,21 @@ def calls_a_tool_where_there_are_none(message: Message) -> None:
     if len(message.asked["messages"]) > 1 and not (message.choice or message.stopped):
         message.calls = [Call("get_weather", '{"city": "Oslo"}', "call-0")]
         message.finish_reason = "tool_calls"
+
+
+@FAULTS.add("asked", check=STRICT, says="'Oslo' is not one of ['Ulaanbaatar']")
+def knows_no_strict_tools(exchange: Exchange) -> None:
+    """The field is unknown on the way, and the model fills in what it likes."""
+    for tool in exchange.body.get("tools") or ():
+        tool["function"].pop("strict", None)
+
+
+@FAULTS.add("asked", check=NAMED, says="get_time was to be called, once, and get_weather is")
+def names_the_first_tool(exchange: Exchange) -> None:
+    """Whatever tool is named, the first one is called."""
+    if isinstance(exchange.body.get("tool_choice"), dict):
+        name = exchange.body["tools"][0]["function"]["name"]
+        exchange.body["tool_choice"] = {"type": "function", "function": {"name": name}}
 
 
 @FAULTS.add("asked", check=PARALLEL, says="parallel_tool_calls is false, and 3 calls came")

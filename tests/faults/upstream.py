@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from faults.exchange import Exchange
 
 TIMEOUT_S = 120.0
+# Headers of an answer that a proxy hands on, besides those of its body.
+ANSWERED = (
+    "access-control-allow-credentials", "access-control-allow-headers",
+    "access-control-allow-methods", "access-control-allow-origin", "allow", "location",
+    "www-authenticate", "x-request-id",
+)  # fmt: skip
 
 
 class Upstream:
@@ -23,18 +29,20 @@ class Upstream:
         self.host = urlsplit(base_url).netloc
         self.key = key
         self.model = model
-        self._known: dict[str, tuple[int, str, str]] = {}
+        self._known: dict[str, tuple[int, str, str, dict[str, str]]] = {}
 
     def answer(self, exchange: Exchange) -> None:
         """Fill in the real server's answer."""
         key = self.key if exchange.trusted else exchange.key
         facts = [exchange.method, exchange.path, key, exchange.content_type, exchange.size]
+        facts += [f"{name}: {value}" for name, value in sorted(exchange.headers.items())]
         key_bytes = json.dumps([*facts, exchange.body]).encode() + (exchange.raw or b"")
         digest = hashlib.sha256(key_bytes).hexdigest()
         sampled = bool(exchange.body.get("temperature"))
         if exchange.method == "GET" or sampled or digest not in self._known:
             self._known[digest] = self._ask(exchange)
-        exchange.status, exchange.kind, text = self._known[digest]
+        exchange.status, exchange.kind, text, headers = self._known[digest]
+        exchange.shown_headers = dict(headers)
         if exchange.kind == EVENTS:
             lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
             exchange.events = [json.loads(line) for line in lines if line != "[DONE]"]
@@ -50,6 +58,7 @@ class Upstream:
         key = self.key if exchange.trusted else exchange.key
         connection = http.client.HTTPConnection(self.host, timeout=TIMEOUT_S)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers |= exchange.headers
         if exchange.content_type:
             headers["Content-Type"] = exchange.content_type
         body = exchange.raw
@@ -58,10 +67,11 @@ class Upstream:
         connection.request(exchange.method, exchange.path, body, headers)
         return connection
 
-    def _ask(self, exchange: Exchange) -> tuple[int, str, str]:
+    def _ask(self, exchange: Exchange) -> tuple[int, str, str, dict[str, str]]:
         connection = self.send(exchange)
         reply = connection.getresponse()
-        kind = reply.headers.get_content_type()
+        kind = reply.headers.get_content_type() if "content-type" in reply.headers else ""
         text = reply.read().decode("utf-8")
         connection.close()
-        return reply.status, kind, text
+        headers = {name: reply.headers[name] for name in ANSWERED if name in reply.headers}
+        return reply.status, kind, text, headers

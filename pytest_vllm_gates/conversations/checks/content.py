@@ -52,6 +52,48 @@ def pattern(exchange: Exchange) -> Iterator[str]:
         yield f"content does not match {regex!r}: {answer.content[:SHOWN]!r}"
 
 
+BLANKS = 32
+"""Characters of white space at the end of a cut answer that are no text's own."""
+
+
+def blanks(answer: Answer) -> Iterator[str]:
+    """Yield a sentence when an answer in a format runs into white space until its limit.
+
+    Grammars allow white space between the tokens of JSON, and a model that prefers it never ends.
+    """
+    text = answer.content
+    white = len(text) - len(text.rstrip())
+    if answer.finish_reason == "length" and white >= BLANKS:
+        yield (
+            f"the answer ends in {white} characters of white space, at the limit: "
+            f"{text.rstrip()[-SHOWN:]!r}"
+        )
+
+
+def not_as_requested(answer: Answer, kind: str, words: str, regex: str) -> Iterator[str]:
+    """Yield a sentence when content is not the format's: an enum of `words`, a regex, an object.
+
+    An answer that the limit cut is not judged, nor one that calls a tool.
+    """
+    if answer.finish_reason == "length" or answer.tool_calls:
+        return
+    text = answer.content.strip()
+    if kind == "regex":
+        if not re.fullmatch(regex, text):
+            yield f"content does not match {regex!r}: {answer.content[:SHOWN]!r}"
+        return
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = "; reasoning holds it" if _holds_json(answer.reasoning) else ""
+        yield f"content is not one JSON value ({error}): {answer.content[:SHOWN]!r}{where}"
+        return
+    if kind == "enum" and value != words:
+        yield f"content is {text[:SHOWN]!r}, and the schema allows {words!r} alone"
+    if kind == "object" and not isinstance(value, dict):
+        yield f"content is {text[:SHOWN]!r}, and a JSON object was requested"
+
+
 def _holds_json(text: str) -> bool:
     start = text.find("{")
     try:

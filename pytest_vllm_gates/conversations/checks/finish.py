@@ -31,13 +31,16 @@ def unknown_reason(exchange: Exchange) -> Iterator[str]:
         yield f"finish_reason is {answer.finish_reason!r}"
 
 
-def limit(answer: Answer, max_tokens: int) -> Iterator[str]:
-    """Yield a sentence when the finish reason is `length` below the limit, or it is exceeded."""
+def limit(answer: Answer, max_tokens: int, least: int | None = None) -> Iterator[str]:
+    """Yield a sentence when the finish reason is `length` below the limit, or it is exceeded.
+
+    Where a request has two limits, `least` is the lower one.
+    """
     if answer.usage is None:
         yield "the answer counts no tokens: usage is missing"
         return
     used = answer.usage.completion_tokens
-    if answer.finish_reason == "length" and used < max_tokens:
+    if answer.finish_reason == "length" and used < (least or max_tokens):
         yield f"finish_reason is 'length' after {used} tokens of {max_tokens}"
     if used > max_tokens:
         yield f"{used} tokens were generated, {max_tokens} were allowed"

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer, Exchange
 
 
+SHOWN = 80
+
+
 def markers(exchange: Exchange, family: Family) -> Iterator[str]:
     """Yield a sentence for every marker or special token in a field of the whole answer.
 
@@ -53,3 +56,20 @@ def with_thinking(exchange: Exchange, family: Family, plain: Answer | None) -> I
     may_not = thinking.opened_by == "model" and not (plain and plain.reasoning.strip())
     if not answer.reasoning.strip() and not may_not:
         yield "the model was to think, and reasoning is empty"
+
+
+def continuation(answer: Answer, begun: str, prompt_tokens: int | None) -> Iterator[str]:
+    """Yield a sentence when an answer does not go on with the text that a client began.
+
+    `prompt_tokens` are those of the prompt that ends in this text, None where it is not known.
+    """
+    counted = answer.usage.prompt_tokens if answer.usage else None
+    if None not in (counted, prompt_tokens) and counted != prompt_tokens:
+        yield (
+            f"the prompt has {counted} tokens, and {prompt_tokens} where it ends in what was "
+            "begun: the answer is begun anew"
+        )
+    if begun.strip() and answer.content.lstrip().startswith(begun.strip()):
+        yield f"the answer repeats what it is to continue: {answer.content[:SHOWN]!r}"
+    if answer.reasoning.strip() and not answer.has_text:
+        yield f"what continues the answer is in reasoning: {answer.reasoning[:SHOWN]!r}"

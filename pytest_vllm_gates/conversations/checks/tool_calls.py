@@ -51,6 +51,32 @@ def valid(answer: Answer | None, request: Mapping[str, Any]) -> Iterator[str]:
             yield f"{where}.arguments{fault.json_path[1:]}: {fault.message}"
 
 
+BLANKS = 32
+"""Characters of white space at the end of a cut answer that are no call's own."""
+
+
+def out_of_schema(answer: Answer, request: Mapping[str, Any], raw: str) -> Iterator[str]:
+    """Yield a sentence for each argument that a strict tool does not take.
+
+    An answer of as many tokens as it may have was cut, whatever its finish reason says: of that
+    only white space without an end in its text, `raw`, is a fault.
+    """
+    used = answer.usage.completion_tokens if answer.usage else 0
+    if answer.finish_reason != "length" and used < request["max_tokens"]:
+        yield from valid(answer, request)
+        return
+    white = len(raw) - len(raw.rstrip())
+    if white >= BLANKS:
+        yield f"the call ends in {white} characters of white space, at the limit"
+
+
+def other_than_named(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence when the answer calls another tool than the one the request names."""
+    name, names = request["tool_choice"]["function"]["name"], _names(answer)
+    if answer.finish_reason != "length" and [call.name for call in answer.tool_calls] != [name]:
+        yield f"{name} was to be called, once, and {names or 'nothing'} is"
+
+
 def one_valid_call(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
     """Yield what keeps an answer from being a valid call of a declared tool."""
     if answer.finish_reason == "length":

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from conversations.exchanges import TOOLS, WEATHER, answer, exchange
 from pytest_vllm_gates.client.answer import Recording
-from pytest_vllm_gates.conversations.checks import content, framing, tool_calls
+from pytest_vllm_gates.conversations.checks import content, events, tool_calls
 from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.conversations.checks.tokens import _leaves
 from pytest_vllm_gates.conversations.checks.tool_calls import altered_arguments
@@ -34,8 +34,8 @@ def test_deep_json_in_content_is_a_fault() -> None:
 def test_deep_json_in_an_event_is_a_fault() -> None:
     body = f"data: {DEEP}\n\ndata: [DONE]\n\n".encode()
     recording = Recording("text/event-stream", ((0.1, body),))
-    assert next(framing.faults(recording)).startswith("an event is no JSON")
-    assert [*framing.unrequested_usage(recording)] == []
+    assert next(events.faults(recording)).startswith("an event is no JSON")
+    assert events.chunks(recording) == []
 
 
 def test_deep_json_in_a_forced_call_is_a_fault() -> None:

@@ -9,7 +9,11 @@ from hypothesis import given, strategies as st
 
 from conversations.exchanges import exchange
 from pytest_vllm_gates.client.answer import Recording
-from pytest_vllm_gates.conversations.checks.framing import MOST_PIECES, first_faulty_stream, pieces
+from pytest_vllm_gates.conversations.checks.stream_pieces import (
+    MOST_PIECES,
+    first_faulty_stream,
+    pieces,
+)
 from pytest_vllm_gates.outcomes import Finding
 
 

@@ -1,0 +1,114 @@
+"""Sends what gateways and browsers send around a chat: headers, methods, encodings, keys.
+
+The observation is of the protocol: status, headers of interest, the shape of an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import http.client
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http as client_http, network, sockets
+from pytest_vllm_gates.contracts.types import ContractReply, HttpReply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.contracts.types import HttpRequest
+
+KEY, BASIC = "${key}", "${basic}"
+REUSE = "two requests on one connection"
+REUSED_PATH = "/v1/models"
+TIMEOUT_S = 60.0
+SHOWN = 200
+PROMPT = "Hello!"
+
+
+def send(endpoint: Endpoint, requests: tuple[HttpRequest, ...]) -> Iterator[HttpReply]:
+    """Send each request on a connection of its own, then two on one."""
+    for request in requests:
+        if request.needs_key and not endpoint.api_key:
+            continue
+        yield _reply(endpoint, request)
+    yield HttpReply(ContractReply(REUSE, None), reused=_is_reused(endpoint))
+
+
+def _reply(endpoint: Endpoint, request: HttpRequest) -> HttpReply:
+    headers = {name: _filled(value, endpoint.api_key) for name, value in request.headers.items()}
+    body = _body(endpoint, request)
+    content = b"" if body is None else json.dumps(body).encode()
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    if request.compressed:
+        content, headers["Content-Encoding"] = gzip.compress(content, mtime=0), "gzip"
+    # The key goes with the headers of the request where it is sent in a form of its own.
+    key = "" if request.needs_key else None
+    shown = {"method": request.method, "path": request.path, "headers": dict(request.headers)}
+    shown |= {} if body is None else {"body": body}
+    try:
+        with client_http.client(endpoint, api_key=key) as client:
+            reply = client.request(
+                request.method, request.path, content=content, headers=headers, timeout=TIMEOUT_S
+            )
+    except httpx.HTTPError as error:
+        text = f"{type(error).__name__}: {error}"
+        return HttpReply(ContractReply(request.name, None, text=text, request=shown), headers)
+    kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    found = ContractReply(
+        request.name, reply.status_code, kind, _bodies(reply), reply.text[:SHOWN], shown
+    )
+    return HttpReply(found, headers, request.pinned, dict(reply.headers))
+
+
+def _body(endpoint: Endpoint, request: HttpRequest) -> dict[str, Any] | None:
+    if request.method != "POST":
+        return None
+    spoken: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}]}
+    if request.path.rstrip("/").endswith("/v1/completions"):
+        spoken = {"prompt": PROMPT}
+    plain = {"model": endpoint.model, **spoken, "max_tokens": 1, "temperature": 0}
+    return plain | request.body
+
+
+def _filled(value: str, key: str | None) -> str:
+    basic = base64.b64encode(f"user:{key}".encode()).decode()
+    return value.replace(KEY, key or "").replace(BASIC, basic)
+
+
+def _bodies(reply: httpx.Response) -> tuple[Any, ...]:
+    try:
+        return (reply.json(),)
+    except (ValueError, RecursionError):
+        return ()
+
+
+def _is_reused(endpoint: Endpoint) -> bool | None:
+    """Return whether a connection carries a second request, None if it carries not even one."""
+    url = urlsplit(endpoint.root_url)
+    secure = url.scheme == "https"
+    host, port = url.hostname or "", url.port or (443 if secure else 80)
+    headers = endpoint.request_headers()
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection.auto_open = 0  # a second connection would hide that the first is gone
+    try:
+        plain = sockets.connect(host, port, TIMEOUT_S)
+        tls = network.tls(endpoint.verify) if secure else None
+        connection.sock = sockets.encrypt(plain, tls, host, TIMEOUT_S) if tls else plain
+        for number in range(2):
+            try:
+                connection.request("GET", f"{url.path}{REUSED_PATH}", headers=headers)
+                connection.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                return None if number == 0 else False
+    except OSError:
+        return None
+    finally:
+        connection.close()
+    return True

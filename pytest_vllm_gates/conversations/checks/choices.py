@@ -1,0 +1,117 @@
+"""Checks the choices of one answer: kept apart, and their log-probabilities those of their text.
+
+Source for log-probabilities: https://platform.openai.com/docs/api-reference/chat/object, where
+`bytes` of several tokens "must be combined to generate the correct text representation".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+SHOWN = 60
+NATS = 0.1
+"""Log-probabilities of one token differ by less when they are computed in another batch."""
+
+
+@dataclass
+class ScoredChoice:
+    """One choice of an answer with its tokens and their log-probabilities."""
+
+    index: int
+    content: str = ""
+    finish_reason: str | None = None
+    token_ids: list[int] = field(default_factory=list)
+    scores: list[Mapping[str, Any]] = field(default_factory=list)
+    """`logprobs.content`, an entry for each token."""
+    ahead: str = ""
+    """The content of a stream at the first chunk whose text was there before its tokens."""
+
+    @property
+    def tokens(self) -> str:
+        """The text of the tokens that have log-probabilities, markers included."""
+        return "".join(str(score.get("token") or "") for score in self.scores)
+
+
+def of_whole(body: Mapping[str, Any]) -> list[ScoredChoice]:
+    """Return the choices of a whole answer by their index."""
+    return _merged([choice | {"delta": choice["message"]} for choice in body["choices"]])
+
+
+def of_stream(chunks: Iterable[Mapping[str, Any]]) -> list[ScoredChoice]:
+    """Return the choices of a stream by their index, put together."""
+    return _merged(choice for chunk in chunks for choice in chunk.get("choices") or ())
+
+
+def unaligned(choice: ScoredChoice) -> Iterator[str]:
+    """Yield where the log-probabilities of a choice are not those of its text."""
+    tokens, scored = len(choice.token_ids), len(choice.scores)
+    if tokens and tokens != scored:
+        yield f"{tokens} tokens came, and log-probabilities of {scored}"
+    if choice.content.strip() not in choice.tokens:
+        shown = choice.tokens[:SHOWN], choice.content[:SHOWN]
+        yield f"logprobs are of the text {shown[0]!r}, and content is {shown[1]!r}"
+    elif choice.ahead:
+        yield f"the text came before its log-probabilities: {choice.ahead[-SHOWN:]!r}"
+    for score in choice.scores:
+        listed, token = score.get("bytes"), score.get("token")
+        if listed is not None and bytes(listed) != str(token).encode("utf-8", "replace"):
+            yield f"the bytes of the token {token!r} are {listed}"
+            return
+
+
+def scored_otherwise(whole: ScoredChoice, streamed: ScoredChoice) -> Iterator[str]:
+    """Yield where a stream has other log-probabilities than the whole answer of the same tokens."""
+    if whole.token_ids != streamed.token_ids:
+        return
+    for number, (first, second) in enumerate(zip(whole.scores, streamed.scores, strict=False)):
+        apart = abs(first["logprob"] - second["logprob"])
+        if first["token"] != second["token"] or apart > NATS:
+            yield (
+                f"log-probability {number} is {first['logprob']:.3f} of {first['token']!r} in the "
+                f"whole answer, {second['logprob']:.3f} of {second['token']!r} in the streamed one"
+            )
+            return
+
+
+def miscounted(choices: Sequence[ScoredChoice], count: int) -> Iterator[str]:
+    """Yield a sentence where an answer has other choices than `count`, by their indices."""
+    indices = [choice.index for choice in choices]
+    if indices != list(range(count)):
+        yield f"{count} choices were requested (n), and the answer has the indices {indices}"
+
+
+def mixed(choices: Sequence[ScoredChoice], texts: Sequence[str]) -> Iterator[str]:
+    """Yield which choices are none of the `texts` that a grammar left the model."""
+    for choice in choices:
+        if choice.finish_reason == "stop" and choice.content.strip() not in texts:
+            yield f"choice {choice.index} is none of the texts the grammar allows: " + repr(
+                choice.content[:SHOWN]
+            )
+
+
+def swapped(whole: Sequence[ScoredChoice], streamed: Sequence[ScoredChoice]) -> Iterator[str]:
+    """Yield which choices of a stream the whole answer with the same seed has at another index."""
+    first, second = ([choice.token_ids for choice in choices] for choices in (whole, streamed))
+    if first == second or sorted(first) != sorted(second):
+        return  # the same, or generated differently
+    for choice in streamed:
+        if choice.token_ids != first[choice.index]:
+            at = first.index(choice.token_ids)
+            yield f"choice {choice.index} of the stream is choice {at} of the whole answer"
+
+
+def _merged(pieces: Iterable[Mapping[str, Any]]) -> list[ScoredChoice]:
+    by_index: dict[int, ScoredChoice] = {}
+    for piece in pieces:
+        choice = by_index.setdefault(piece["index"], ScoredChoice(piece["index"]))
+        choice.content += (piece.get("delta") or {}).get("content") or ""
+        choice.token_ids += piece.get("token_ids") or []
+        choice.scores += (piece.get("logprobs") or {}).get("content") or []
+        choice.finish_reason = piece.get("finish_reason") or choice.finish_reason
+        if not choice.ahead and choice.content.strip() not in choice.tokens:
+            choice.ahead = choice.content
+    return [choice for _, choice in sorted(by_index.items())]

@@ -1,0 +1,135 @@
+"""Checks that the chunks of a stream keep to the conventions that clients rely on.
+
+Sources: https://platform.openai.com/docs/api-reference/chat-streaming for the fields, and
+`openai/lib/streaming/_deltas.py` for how the official client puts deltas together: a text that
+comes again is appended, so a repeated role or id makes another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+Chunk = dict[str, Any]
+
+SPLIT = re.compile(r"[\ufffd\ud800-\udfff]")
+"""What stands for a part of a character: the replacement character, or half a surrogate pair."""
+TEXTS = ("content", "reasoning", "reasoning_content", "refusal")
+SHOWN = 100
+NAMED = 3
+
+
+def faults(chunks: Sequence[Chunk], choices: int = 1) -> Iterator[str]:
+    """Yield a sentence for each convention that a stream breaks.
+
+    `choices` is the `n` of its request, which asked for usage.
+    """
+    by_index = _by_index(chunks)
+    if not by_index:
+        yield "no chunk holds a choice"
+        return
+    if [*by_index] != list(range(choices)):
+        yield f"{choices} choices were requested, and the chunks have the indices {[*by_index]}"
+    for index, its_choices in by_index.items():
+        of = f"choice {index}: " if choices > 1 else ""
+        for sentence in _choice_faults(its_choices):
+            yield of + sentence
+    yield from _usage_faults(chunks)
+    yield from _header_faults(chunks)
+
+
+def unrequested_usage(chunks: Iterable[Chunk]) -> Iterator[str]:
+    """Yield a sentence for usage in a stream that did not ask for it."""
+    for chunk in chunks:
+        if chunk.get("usage"):
+            shown = json.dumps(chunk, ensure_ascii=False)[:SHOWN]
+            yield f"stream_options did not ask for usage, and it came: {shown}"
+
+
+def _by_index(chunks: Sequence[Chunk]) -> dict[int, list[Chunk]]:
+    """Return the pieces of each choice by its index, in the order of the indices."""
+    by_index: dict[int, list[Chunk]] = {}
+    for chunk in chunks:
+        for choice in chunk.get("choices") or ():
+            by_index.setdefault(choice.get("index", 0), []).append(choice)
+    return dict(sorted(by_index.items()))
+
+
+def _choice_faults(choices: Sequence[Chunk]) -> Iterator[str]:
+    deltas = [choice.get("delta") or {} for choice in choices]
+    role = deltas[0].get("role")
+    if role != "assistant":
+        yield f"the first chunk's role is {role!r}, not 'assistant'"
+    if roles := [delta["role"] for delta in deltas[1:] if delta.get("role")]:
+        yield f"the role comes {1 + len(roles)} times, and clients append it"
+    finished = [
+        number for number, choice in enumerate(choices) if choice.get("finish_reason") is not None
+    ]
+    if len(finished) != 1:
+        reasons = ", ".join(str(choices[number]["finish_reason"]) for number in finished)
+        yield f"{len(finished)} chunks have a finish_reason ({reasons or 'none'})"
+    elif any(map(_carries, deltas[finished[0] + 1 :])):
+        yield "text comes after the chunk with the finish_reason"
+    for delta in deltas:
+        for name in TEXTS:
+            text = delta.get(name)
+            if isinstance(text, str) and SPLIT.search(text):
+                yield f"a chunk splits a character: delta.{name} is {text!r}"
+    yield from _call_faults([call for delta in deltas for call in delta.get("tool_calls") or ()])
+
+
+def _call_faults(pieces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what is wrong with the pieces of a choice's tool calls."""
+    opened: list[object] = []
+    """The indices of the calls so far."""
+    for piece in pieces:
+        function = piece.get("function") or {}
+        index = piece.get("index")
+        where = f"tool_calls[{index}]"
+        if index in opened:
+            given = {"id": piece.get("id"), "name": function.get("name")}
+            for field, value in given.items():
+                if value:
+                    yield f"{where}.{field} comes again as {value!r}, and clients append it"
+            continue
+        if index != len(opened):
+            yield f"a call has the index {index!r}, due is {len(opened)}"
+        opened.append(index)
+        first = {"id": piece.get("id"), "type": piece.get("type"), "name": function.get("name")}
+        for field, value in first.items():
+            if not value:
+                yield f"the first delta of {where} has no {field}"
+        if first["type"] not in (None, "function"):
+            yield f"{where}.type is {first['type']!r}, not 'function'"
+
+
+def _usage_faults(chunks: Sequence[Chunk]) -> Iterator[str]:
+    counting = [number for number, chunk in enumerate(chunks) if chunk.get("usage")]
+    apart = [number for number in counting if not chunks[number].get("choices")]
+    if not counting:
+        yield "usage was asked for (stream_options) and never came"
+    elif not apart:
+        yield "usage came in a chunk with choices, and in none of its own"
+    elif len(apart) > 1:
+        yield f"{len(apart)} chunks without choices have usage, one is due"
+    elif any(chunk.get("choices") for chunk in chunks[apart[0] :]):
+        yield "choices come after the usage"
+
+
+def _header_faults(chunks: Sequence[Chunk]) -> Iterator[str]:
+    """Yield what changes from chunk to chunk and must not."""
+    ids = {json.dumps(chunk.get("id")): chunk.get("id") for chunk in chunks}
+    if len(ids) != 1 or None in ids.values():
+        yield f"the chunks of one stream have the ids {sorted(map(str, ids.values()))[:NAMED]}"
+    for name in ("model", "created", "object"):
+        values = {json.dumps(chunk.get(name)): chunk.get(name) for chunk in chunks}
+        if len(values) != 1:
+            yield f"{name} changes within the stream: {[*values.values()][:NAMED]}"
+
+
+def _carries(delta: Mapping[str, Any]) -> bool:
+    return any(value for name, value in delta.items() if name != "role")
