@@ -51,6 +51,11 @@ class Answer:
     """How many tokens each delta of a stream held, under the same condition."""
 
     @property
+    def is_wide(self) -> bool:
+        """Whether a delta held several tokens, as they do where a busy server falls behind."""
+        return max(self.delta_tokens, default=1) > 1
+
+    @property
     def has_text(self) -> bool:
         """Whether there is an answer to read, calls aside."""
         return bool(self.content.strip())

@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.conversations.checks import choices, chunks, events, pace, stream_pieces
-from pytest_vllm_gates.conversations.checks.agreement import differences, divergence
+from pytest_vllm_gates.conversations.checks import (
+    choices,
+    chunks,
+    events,
+    modes,
+    pace,
+    stream_pieces,
+)
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.client.answer import Answer, Exchange
+    from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.conversations.choices import ChoicesAnswer
     from pytest_vllm_gates.conversations.pace import PacedStreams
@@ -54,10 +60,11 @@ def test_streamed_answer_equals_the_whole(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     pairs = [(exchange, exchange.whole, exchange.streamed) for exchange in walked.answered]
-    findings, cases = mode_findings(pairs, evidence, ("whole", "streamed"))
-    evidence["streams"] = stream_pieces.first_faulty_stream(findings, walked.answered)
+    compared = modes.compare(pairs, ("whole", "streamed"))
+    evidence["generated_differently"] = compared.apart
+    evidence["streams"] = stream_pieces.first_faulty_stream(compared.findings, walked.answered)
     impact = "A client that streams gets another answer than one that does not"
-    checking(findings, cases, impact)
+    checking(compared.findings, compared.cases, impact)
 
 
 def test_deltas_of_several_tokens_lose_nothing(
@@ -79,11 +86,12 @@ def test_deltas_of_several_tokens_lose_nothing(
             "in the lane's [serve]"
         )
     pairs = [(exchange, exchange.whole, exchange.widened) for exchange in walked.answered]
-    findings, cases = mode_findings(pairs, evidence, WIDE)
+    compared = modes.compare(pairs, WIDE)
+    evidence["generated_differently"] = compared.apart
     impact = (
         "With several tokens a delta (stream_interval, speculative decoding) a stream loses text"
     )
-    checking(findings, cases, impact)
+    checking(compared.findings, compared.cases, impact)
 
 
 def test_stream_is_framed_as_clients_expect(
@@ -232,24 +240,3 @@ def pace_findings(
             f"{findings[0].says}"
         )
     return case, findings
-
-
-def mode_findings(
-    pairs: Sequence[tuple[Exchange, Answer | None, Answer | None]],
-    evidence: Evidence,
-    names: tuple[str, str],
-) -> tuple[list[Finding], list[Case]]:
-    """Compare answers pairwise; pairs of other tokens prove nothing and are only written down."""
-    findings: list[Finding] = []
-    cases: list[Case] = []
-    apart: dict[str, int] = {}
-    for exchange, first, second in pairs:
-        if first is None or second is None:
-            continue
-        if (at := divergence(first, second)) is not None:
-            apart[exchange.cell.name] = at
-            continue
-        cases.append(exchange.case)
-        findings += [Finding(exchange.case, fault) for fault in differences(first, second, names)]
-    evidence["generated_differently"] = apart
-    return findings, cases

@@ -99,4 +99,6 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
         elif name == "dialect":
             assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:
-            assert name in ("case", "text", "call", "answer", "choices", "parameter", "strict")
+            assert name in (
+                "case", "text", "call", "answer", "choices", "parameter", "strict", "delta"
+            )  # fmt: skip

@@ -157,8 +157,9 @@ def altered_arguments(reply: ForcedReply) -> Iterator[str]:
             yield f"whole: one call was written and {len(calls)} came"
         else:
             yield from _altered_values(_values(calls[0].arguments), reply.arguments)
-    for sentence in differences(reply.whole, reply.streamed):
-        yield f"streamed: {sentence}"
+    name = "wide" if reply.streamed.is_wide else "streamed"
+    for sentence in differences(reply.whole, reply.streamed, ("whole", name)):
+        yield f"{name}: {sentence}"
     for sentence in differences(reply.whole, reply.widened, ("whole", "wide")):
         yield f"wide: {sentence}"
 

@@ -158,3 +158,12 @@ def test_shipped_texts_include_every_awkward_character() -> None:
     assert [text for text in awkward_texts if text not in every] == []
     assert "" in [text.text for text in texts]
     assert max(len(text.text) * text.times for text in texts) >= 10_000
+
+
+def test_a_stream_of_several_tokens_a_delta_is_called_wide() -> None:
+    lost = replace(saved(TEXT), tool_calls=(), delta_tokens=(1, 3))
+    names = [sentence.partition(":")[0] for sentence in faults_of(saved(TEXT), streamed=lost)]
+    assert set(names) == {"wide"}
+    lost = replace(lost, delta_tokens=(1, 1))
+    names = [sentence.partition(":")[0] for sentence in faults_of(saved(TEXT), streamed=lost)]
+    assert set(names) == {"streamed"}
