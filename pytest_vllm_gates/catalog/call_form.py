@@ -30,7 +30,7 @@ OPENING, CLOSING = "[{(", "]})"
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenCall:
     """Calls that a text holds; `block` is their text, and `parts` are those of single calls.
 
     There is one part, the block, where the form tells calls apart by tags alone.
@@ -91,24 +91,24 @@ class CallForm:
             return self.tools.call.replace("NAME", name).replace(PYTHON, f"({values})")
         return None
 
-    def split(self, text: str) -> tuple[str, tuple[Written, ...]]:
+    def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
         """Return a text without its calls, and the calls; a cut one goes to the text's end."""
         spans = self._tagged(text) if self._in_tags else self._bracketed(text)
         rest, at = "", 0
         for begin, end, _ in spans:
             rest += text[at:begin]
             at = end
-        found = tuple(Written(text[begin:end], parts) for begin, end, parts in spans)
+        found = tuple(WrittenCall(text[begin:end], parts) for begin, end, parts in spans)
         return rest + text[at:], found
 
-    def count(self, found: tuple[Written, ...]) -> int | None:
+    def count(self, found: tuple[WrittenCall, ...]) -> int | None:
         """Return how many calls there are; None where the form does not tell."""
         if not self._in_tags:
             return sum(len(written.parts) for written in found)
         before_name = _around(self.call, "NAME")
         return sum(each.block.count(before_name) for each in found) if before_name else None
 
-    def bare(self, found: tuple[Written, ...]) -> str:
+    def bare(self, found: tuple[WrittenCall, ...]) -> str:
         """Return what the calls hold beside the form: names, keys and values."""
         if self._in_tags:
             text = "".join(written.block for written in found)

@@ -15,7 +15,7 @@ from pytest_vllm_gates.catalog.call_form import WORDS, CallForm
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_vllm_gates.catalog.call_form import Written
+    from pytest_vllm_gates.catalog.call_form import WrittenCall
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Answer, Exchange, ToolCall
 
@@ -31,7 +31,7 @@ class Reading:
 
     reasoning: str
     content: str
-    calls: tuple[Written, ...]
+    calls: tuple[WrittenCall, ...]
 
 
 def read(raw: str, family: Family, *, thinks: bool) -> Reading:
@@ -51,7 +51,7 @@ def read(raw: str, family: Family, *, thinks: bool) -> Reading:
         in_thought = thinks and thinking.opened_by == "template"
         if opened or in_thought or thinking.close in text:
             reasoning, _, text = text.partition(thinking.close)
-    calls: tuple[Written, ...] = ()
+    calls: tuple[WrittenCall, ...] = ()
     if family.tools is not None:
         text, calls = CallForm(family.tools).split(text)
     return Reading(reasoning, text, calls)
