@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import pytest
+
     from conftest import Project
 
 FOLDER = ".benchmarks"
@@ -16,7 +18,11 @@ def test_run_leaves_no_empty_folder_of_pytest_benchmark(project: Project) -> Non
     assert not (project.path / FOLDER).exists()
 
 
-def test_saved_benchmarks_of_a_project_stay(project: Project) -> None:
+def test_saved_benchmarks_of_a_project_stay(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pytest-benchmark saves nothing in a worker of xdist's, which this test may run in.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     project.write("test_timed.py", TIMED)
     project.gates("test_timed.py", "--benchmark-autosave", "-p", "no:xdist")
     (saved,) = (project.path / FOLDER).rglob("0001_*.json")
