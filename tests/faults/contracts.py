@@ -162,8 +162,8 @@ def counts_nothing_in_streams(exchange: Exchange) -> None:
     "anything", check=ERRORS, says="wrong key: content type is text/plain and was application/json"
 )
 def refuses_keys_in_plain_text(exchange: Exchange) -> None:
-    """The gateway that looks at keys has words of its own."""
-    if exchange.status == HTTPStatus.UNAUTHORIZED:
+    """The gateway that looks at the keys of chats has words of its own."""
+    if exchange.status == HTTPStatus.UNAUTHORIZED and exchange.path == CHAT:
         answer(exchange, HTTPStatus.UNAUTHORIZED, "Unauthorized", "text/plain")
 
 

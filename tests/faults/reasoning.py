@@ -19,7 +19,7 @@ CONTINUED = "a_begun_answer_is_continued"
     "chat",
     check="thinking_off_answers_at_once",
     says="the model was not to think, and reasoning is 'The capital of France is Paris.'",
-    also=("structured",),
+    also=("structured", "tools"),  # where text follows a forced call
 )
 @as_message
 def answers_in_its_reasoning_when_not_to_think(message: Message) -> None:
