@@ -37,7 +37,7 @@ ASK_NO_CHAT = ("chat_template", "numerics")
 # alter nothing else, and the conversation gates, which take longest, see the real server's answers.
 ASK_THE_UNUSUAL = ("robustness", "isolation")
 HANG_S = 20.0
-LONG_CHARACTERS = 100
+LONG_CHARACTERS = 200
 """Longer than this are the questions that are asked at once, after a beginning they share."""
 
 
@@ -101,7 +101,7 @@ def test_a_request_that_hangs_turns_robustness_red(
 def test_a_model_that_does_not_follow_is_not_mixed_up(upstream: Upstream, run: Run) -> None:
     def refuse(exchange: Exchange) -> None:
         asked = exchange.body.get("structured_outputs", {}).get("choice", [""])[0]
-        long = len(exchange.body["messages"][-1]["content"]) > LONG_CHARACTERS
+        long = len(str(exchange.body.get("messages"))) > LONG_CHARACTERS
         if long and asked.startswith("ticket ") and asked.removeprefix("ticket ")[0] in "01234567":
             for number, part in enumerate(exchange.parts):
                 part["content"] = "" if number else "I was not taught this."
