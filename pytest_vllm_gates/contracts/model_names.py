@@ -9,6 +9,7 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Recording
 from pytest_vllm_gates.client.chat import SAMPLING
 from pytest_vllm_gates.client.form import reading
+from pytest_vllm_gates.client.served_names import served_names
 from pytest_vllm_gates.conversations.checks import events
 
 if TYPE_CHECKING:
@@ -42,11 +43,7 @@ class ModelNames:
     answers: tuple[NamedAnswer, ...]
 
     def faults(self) -> Iterator[tuple[NamedAnswer, str]]:
-        """Yield each answer that does not come, or names a model that was not requested.
-
-        Of several names for one model vLLM gives the first in every answer, as it documents
-        (https://docs.vllm.ai/en/latest/cli/serve, --served-model-name).
-        """
+        """Yield each answer that does not come, or names a model that was not requested."""
         for answer in self.answers:
             others = [name for name in answer.named if name not in self.names]
             if answer.status != OK:
@@ -58,16 +55,10 @@ class ModelNames:
 
 def ask(endpoint: Endpoint, body: Mapping[str, Any]) -> ModelNames:
     """Send a chat's body under every name of the endpoint's model, four at most."""
-    with http.client(endpoint) as client:
-        reply = client.get("/v1/models").raise_for_status()
-    with reading("the answer of /v1/models"):
-        roots = {str(model["id"]): model.get("root") for model in reply.json()["data"]}
-    own = roots.get(endpoint.model)
-    names = [name for name, root in roots.items() if root == own and own is not None]
-    names = list(dict.fromkeys([endpoint.model, *names]))[:MOST_NAMES]
+    names = served_names(endpoint)[:MOST_NAMES]
     request = {**SAMPLING, **body, "max_tokens": TOKENS}
     return ModelNames(
-        tuple(names),
+        names,
         tuple(
             _asked(endpoint, name, mode, {**request, "model": name, "stream": mode == "streamed"})
             for name in names

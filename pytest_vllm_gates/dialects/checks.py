@@ -18,7 +18,7 @@ from pytest_vllm_gates.dialects.types import COMPLETIONS, MESSAGES, RESPONSES, S
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.dialects.types import Dialogues, HeldDialogue, Reply
@@ -48,7 +48,7 @@ def unread(reply: Reply) -> str | None:
     return None
 
 
-def identity_faults(reply: Reply, model: str) -> Iterator[str]:
+def identity_faults(reply: Reply, names: Sequence[str]) -> Iterator[str]:
     """Yield where an answer has no id, or another model than the one that was asked for."""
     bodies = [reply.body] if reply.mode == WHOLE else [event.data for event in reply.events]
     named = [
@@ -61,8 +61,8 @@ def identity_faults(reply: Reply, model: str) -> Iterator[str]:
         yield "no model is named"
         return
     for record in named:
-        if record["model"] != model:
-            yield f"model: {model!r} was asked for, {shown(record['model'])} answers"
+        if record["model"] not in names:
+            yield f"model: {names[0]!r} was asked for, {shown(record['model'])} answers"
             return
     if not named[0].get("id"):
         yield "the answer has no id"

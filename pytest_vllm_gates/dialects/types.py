@@ -115,8 +115,8 @@ class Dialogues:
     not_applicable: Mapping[str, str]
     requests: int
     seconds: float
-    model: str = ""
-    """The model that was asked for."""
+    names: tuple[str, ...] = ()
+    """The names of the model, that by which it was asked for first."""
 
     @property
     def answered(self) -> Iterator[tuple[HeldDialogue, Reply]]:

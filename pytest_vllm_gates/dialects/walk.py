@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.client import form, http
 from pytest_vllm_gates.client.answer import Answer, ToolCall
 from pytest_vllm_gates.client.sameness import MARGIN_NATS
+from pytest_vllm_gates.client.served_names import served_names
 from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.dialects import cases as dialect_cases, completions, messages, responses
 from pytest_vllm_gates.dialects.ask import DialectClient
@@ -77,7 +78,7 @@ class DialectWalk:
             dict(self._left_out),
             self._client.requests + self._counted,
             time.monotonic() - begun,
-            self._endpoint.model,
+            served_names(self._endpoint),
         )
 
     def _offered(self) -> frozenset[str] | None:

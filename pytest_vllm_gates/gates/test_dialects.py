@@ -39,7 +39,7 @@ def test_every_dialect_answers(
     findings += [
         Finding(reply.finding_case, sentence)
         for _, reply in dialogues.answered
-        for sentence in checks.identity_faults(reply, dialogues.model)
+        for sentence in checks.identity_faults(reply, dialogues.names)
     ]
     cases = [reply.finding_case for reply in replies]
     checking(findings, cases, "A conversation that the chat API takes is refused in another API")

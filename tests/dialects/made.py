@@ -174,4 +174,4 @@ def dialogues(*replies: Reply, chat: Answer = ANSWER, **more: Any) -> Dialogues:
     held = HeldDialogue(
         "plain", {"max_tokens": 100, "temperature": 0}, chat, replies=replies, **fields
     )
-    return Dialogues((held,), {}, 1, 0.1, "m")
+    return Dialogues((held,), {}, 1, 0.1, ("m",))

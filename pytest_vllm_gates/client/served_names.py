@@ -1,0 +1,29 @@
+"""The names under which a server has one model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.form import reading
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+MODELS = "/v1/models"
+
+
+def served_names(endpoint: Endpoint) -> tuple[str, ...]:
+    """Return every name of the endpoint's model, the endpoint's own first.
+
+    Of several names for one model vLLM gives the first in every answer, whichever was asked for, as
+    it documents (https://docs.vllm.ai/en/latest/cli/serve, --served-model-name). Raises
+    `httpx.HTTPError` where the list of models cannot be had.
+    """
+    with http.client(endpoint) as client:
+        reply = client.get(MODELS).raise_for_status()
+    with reading(f"the answer of {MODELS}"):
+        roots = {str(model["id"]): model.get("root") for model in reply.json()["data"]}
+    own = roots.get(endpoint.model)
+    names = [name for name, root in roots.items() if root == own and own is not None]
+    return tuple(dict.fromkeys([endpoint.model, *names]))
