@@ -44,20 +44,23 @@ class ChoicesAnswer:
     requests: int = 2
 
 
-def ask(endpoint: Endpoint, body: Mapping[str, Any], max_tokens: int) -> list[ChoicesAnswer]:
+def ask(
+    endpoint: Endpoint, body: Mapping[str, Any], max_tokens: int, *, shaped: bool = True
+) -> list[ChoicesAnswer]:
     """Send a chat request for one greedy choice, and for several that a grammar shapes.
 
+    Not `shaped` for a model that always thinks: a grammar begins after that, if it comes to it.
     Raises `NotApplicable` if the server refuses them.
     """
     scored = {
         **SAMPLING, **body, "logprobs": True, "top_logprobs": 2, "return_token_ids": True,
         "max_tokens": min(TOKENS, max_tokens),
     }  # fmt: skip
+    one = _asked(endpoint, "one choice", scored)
+    if not shaped:
+        return [one]
     several = {**scored, **SEVERAL, "structured_outputs": {"choice": list(TEXTS)}}
-    return [
-        _asked(endpoint, "one choice", scored),
-        _asked(endpoint, f"{COUNT} choices", several, TEXTS),
-    ]
+    return [one, _asked(endpoint, f"{COUNT} choices", several, TEXTS)]
 
 
 def _asked(
