@@ -9,6 +9,7 @@ import base64
 import gzip
 import http.client
 import json
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ REUSE = "two requests on one connection"
 REUSED_PATH = "/v1/models"
 TIMEOUT_S = 60.0
 SHOWN = 200
+CHUNK_BYTES, MOST_BYTES = 65_536, 4_194_304
 PROMPT = "Hello!"
 
 
@@ -89,6 +91,16 @@ def _bodies(reply: httpx.Response) -> tuple[Any, ...]:
         return ()
 
 
+def _drain(response: http.client.HTTPResponse, until: float) -> None:
+    """Read an answer to its end; raises `HTTPException` for one that is too long or too slow."""
+    size = 0
+    while data := response.read1(CHUNK_BYTES):
+        size += len(data)
+        if size > MOST_BYTES or time.monotonic() > until:
+            raise http.client.HTTPException(f"{REUSED_PATH} does not end")
+    response.close()  # read1 leaves it open, and the connection takes no next request then
+
+
 def _is_reused(endpoint: Endpoint) -> bool | None:
     """Return whether a connection carries a second request, None if it carries not even one."""
     url = urlsplit(endpoint.root_url)
@@ -96,6 +108,7 @@ def _is_reused(endpoint: Endpoint) -> bool | None:
     host, port = url.hostname or "", url.port or (443 if secure else 80)
     headers = endpoint.request_headers()
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    until = time.monotonic() + TIMEOUT_S
     connection.auto_open = 0  # a second connection would hide that the first is gone
     try:
         plain = sockets.connect(host, port, TIMEOUT_S)
@@ -104,7 +117,7 @@ def _is_reused(endpoint: Endpoint) -> bool | None:
         for number in range(2):
             try:
                 connection.request("GET", f"{url.path}{REUSED_PATH}", headers=headers)
-                connection.getresponse().read()
+                _drain(connection.getresponse(), until)
             except (OSError, http.client.HTTPException):
                 return None if number == 0 else False
     except OSError:

@@ -205,19 +205,21 @@ def test_no_answer_holds_what_is_anothers(
         cases.append(case)
         faults = ticket_faults(completion, nonces, number)
         if faults and not completion.error and not holds_anothers(completion, nonces, number):
-            alone = completion_client.ask(bodies[number])
+            # With a salt of its own nothing that company left in a cache is taken.
+            salted = {**bodies[number], "cache_salt": secrets.token_hex(4)}
+            alone = completion_client.ask(salted)
             if not alone.error and nonces[number] not in alone.text:
                 not_followed[name] = alone.shown
                 continue
         findings = unanswered if completion.error else mixed
         findings += [Finding(case, fault_text) for fault_text in faults]
     evidence["not_followed_alone"] = not_followed
-    if len(not_followed) == AT_ONCE:
-        raise Inconclusive(
-            "no nonce is followed, by the same requests alone either: "
-            f"{next(iter(not_followed.values()))}"
-        )
     people = f"of {AT_ONCE} people who ask at the same time"
+    if len(not_followed) > AT_ONCE // 2 and not mixed and not unanswered:
+        raise Inconclusive(
+            f"{len(not_followed)} of {AT_ONCE} nonces are not followed by the same requests alone "
+            f"either, the first with {next(iter(not_followed.values()))}: the others are too few"
+        )
     if unanswered and not mixed:
         checking(unanswered, cases, f"{people} somebody gets no answer")
     checking([*mixed, *unanswered], cases, f"{people} somebody reads what is another's")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import json
 import socket
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.contracts import http_requests
 from pytest_vllm_gates.contracts.http_requests import REUSE, send
 from pytest_vllm_gates.contracts.types import HttpRequest, load
 
@@ -60,6 +62,16 @@ class Handler(BaseHTTPRequestHandler):
 
 class ClosingHandler(Handler):
     protocol_version = "HTTP/1.0"
+
+
+class EndlessHandler(Handler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000000")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the client leaves
+            while True:
+                self.wfile.write(b" " * 65_536)
 
 
 def serving(handler: type[Handler]) -> Iterator[Endpoint]:
@@ -138,6 +150,15 @@ def test_without_a_key_its_forms_are_not_sent(endpoint: Endpoint) -> None:
 def test_a_connection_is_used_twice(endpoint: Endpoint, closing: Endpoint) -> None:
     assert [reply.reused for reply in send(endpoint, ())] == [True]
     assert [reply.reused for reply in send(closing, ())] == [False]
+
+
+def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_requests, "MOST_BYTES", 200_000)
+    servers = serving(EndlessHandler)
+    try:
+        assert [reply.reused for reply in send(next(servers), ())] == [None]
+    finally:
+        next(servers, None)
 
 
 def test_a_server_that_is_gone_is_no_crash() -> None:

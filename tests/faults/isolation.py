@@ -7,6 +7,7 @@ send fewer at a time.
 from __future__ import annotations
 
 import copy
+import json
 import threading
 import time
 from dataclasses import replace
@@ -105,6 +106,25 @@ def adds_what_another_was_told(exchange: Exchange, neighbour: Exchange) -> None:
 def says_bangs_in_company(exchange: Exchange, _: Exchange) -> None:
     """Garbled only at high concurrency (vllm-ascend#7854)."""
     say(exchange, "!!!!!!!!")
+
+
+SPOILED_IN = Company()
+SPOILED: set[str] = set()
+
+
+@FAULTS.add("chat", says="does not hold its own")
+def keeps_what_company_spoiled(exchange: Exchange) -> None:
+    """What is computed in company is wrong, and whoever asks the same again reads it from a cache.
+
+    A request of another cache salt does not.
+    """
+    if "structured_outputs" not in exchange.body:
+        return
+    key = json.dumps(exchange.body, sort_keys=True)
+    if SPOILED_IN.of(replace(exchange, events=copy.deepcopy(exchange.events))):
+        SPOILED.add(key)
+    if key in SPOILED:
+        say(exchange, "Nobody knows.")
 
 
 @FAULTS.add("whole", says="is answered otherwise than alone")
