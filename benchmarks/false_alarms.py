@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -125,7 +126,23 @@ def record(how: str, model: str, seconds: float, report: dict[str, Any]) -> dict
         "outcomes": dict(sorted(outcomes.items())),
         "reasons": report.get("reasons", []),
         "alarm": report.get("promotion") in ("REJECT", None) or "FAIL" in outcomes,
+        **_throughput(report),
     }
+
+
+def _throughput(report: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run's report says of the throughput against the baseline."""
+    for family in report.get("families", []):
+        for gate in family["gates"]:
+            for test in gate["tests"]:
+                evidence = test.get("evidence") or {}
+                if "baseline" in evidence and evidence["decision"]["changes"]:
+                    figures = evidence["figures"]
+                    names = ("output_tokens_per_s", "itl_s", "speed", "others")
+                    change = evidence["decision"]["changes"]["output_tokens_per_s"]["change"]
+                    pace = {**{name: figures[name] for name in names}, "change": change}
+                    return {"throughput": {**pace, "rounds": evidence["rounds"]}}
+    return {}
 
 
 def tally(log: Path) -> int:
@@ -139,6 +156,12 @@ def tally(log: Path) -> int:
         alarms = sum(run["alarm"] for run in of_kind)
         words = ", ".join(f"{many} {promotion}" for promotion, many in came_to.items())
         print(f"{how}  {model}: {len(of_kind)} runs, {words}, {alarms} false alarms")
+    changes = [run["throughput"]["change"] for run in runs if "throughput" in run]
+    if changes:
+        print(
+            f"throughput of {len(changes)} healthy boots against baselines of the same bundle: "
+            f"{min(changes):+.1%} to {max(changes):+.1%}, median {statistics.median(changes):+.1%}"
+        )
     alarms = sum(run["alarm"] for run in runs)
     unclean = sum(not run.get("clean", True) for run in runs)
     print(f"{alarms} false alarms in {len(runs)} runs, {unclean} not clean")

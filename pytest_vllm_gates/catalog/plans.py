@@ -126,8 +126,22 @@ class AgainstBaseline(toml.Record):
 
     blocks: int = Field(ge=8)
     margin: float = Field(gt=0, lt=1)
+    alarm_above: float = Field(ge=0, lt=1)
+    """The share that the machine alone may cost at another time; less is no regression."""
+    rounds: int = Field(ge=1)
+    """A server that does not pass is measured again, so many times in all."""
+    pause_s: float = Field(ge=0, le=600)
+    """Between two rounds."""
     boot_sd: Scatter
     degrees: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _below_the_margin(self) -> AgainstBaseline:
+        if self.alarm_above > self.margin:
+            raise ValueError(
+                f"alarm_above is at most the margin: {self.alarm_above} is above {self.margin}"
+            )
+        return self
 
 
 class AgainstLane(toml.Record):

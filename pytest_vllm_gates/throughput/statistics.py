@@ -55,11 +55,11 @@ class Mean:
         """Return the bound that lies below the true value in all but this share of cases."""
         return self.value - self._reach(share)
 
-    def odds(self) -> float:
-        """Return how likely a mean so high or higher is where the true one is 0 (one-sided p)."""
+    def odds(self, true: float = 0.0) -> float:
+        """Return how likely a mean so high is where this is the true one (one-sided p)."""
         from scipy import stats  # noqa: PLC0415 - half a second of import
 
-        return float(stats.t.sf(self.value / self.error, self.degrees))
+        return float(stats.t.sf((self.value - true) / self.error, self.degrees))
 
     def _reach(self, share: float) -> float:
         from scipy import stats  # noqa: PLC0415 - half a second of import

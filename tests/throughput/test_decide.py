@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair
+from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair, planned_throughput
 from pytest_vllm_gates.throughput import decide
 from pytest_vllm_gates.throughput.decision import Conclusion, Decision
 from throughput.boot_noise import GROUPS, PLAN, Noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pytest_vllm_gates.catalog.plans import ThroughputPlan
 
 
 def pairs(count: int, slower: float = 0.0, seed: int = 1) -> list[Pair]:
@@ -48,6 +50,47 @@ def test_faster_is_no_regression() -> None:
     noise = Noise()
     decision = decide.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
+
+
+def shared_machine(**changes: Any) -> ThroughputPlan:
+    """Return the plan of a machine whose pace others change."""
+    scatter = dict.fromkeys(("output_tokens_per_s", "ttft_s", "itl_s"), 0.08)
+    baseline = {"margin": 0.5, "alarm_above": 0.3, "rounds": 3, "boot_sd": scatter, **changes}
+    return planned_throughput({"baseline": baseline})
+
+
+def test_a_loss_that_the_machine_alone_may_cost_is_inconclusive() -> None:
+    noise = Noise()
+    recorded, slower = [noise.boot()], noise.boot(math.log(1 / 0.6))
+    blamed = decide.against_baseline(slower, recorded, shared_machine(alarm_above=0.0))
+    assert blamed.answer is Conclusion.REGRESSION
+    decision = decide.against_baseline(slower, recorded, shared_machine())
+    assert decision.answer is Conclusion.INCONCLUSIVE
+    assert "itl_s" not in decision.why
+    thrice = decide.against_baseline(noise.boot(math.log(3)), recorded, shared_machine())
+    assert thrice.answer is Conclusion.REGRESSION
+    assert "itl_s is surely worse" in thrice.why
+
+
+def test_a_boot_is_judged_by_its_fastest_round() -> None:
+    noise, plan = Noise(), shared_machine()
+    recorded = [noise.boot()]
+    slow, slower, quick = (
+        decide.against_baseline(noise.boot(slowdown), recorded, plan) for slowdown in (1.2, 1.4, 0)
+    )
+    unfit = Decision(Conclusion.INCONCLUSIVE, "too few blocks")
+    assert decide.fastest([slower, slow, unfit]) is slow
+    assert decide.fastest([slower, slow, quick]) is quick
+    assert decide.fastest([unfit]) is unfit
+
+
+def test_rounds_share_the_odds_of_a_wrong_pass() -> None:
+    noise = Noise()
+    one, three = (
+        decide.against_baseline(noise.boot(), [noise.boot()], shared_machine(rounds=rounds))
+        for rounds in (1, 3)
+    )
+    assert three.errors[1] == pytest.approx(one.errors[1] / 3)
 
 
 def test_slow_machine_is_not_a_slow_server() -> None:
