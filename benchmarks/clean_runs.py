@@ -1,9 +1,12 @@
 """Runs the gates again and again on healthy servers, each newly booted: every run has to PROMOTE.
 
     python benchmarks/clean_runs.py --times 10 [--model all] [--lane cpu] [--log alarms.jsonl]
+        [--project FOLDER]
 
-A baseline of each family is recorded before the first. Each run is a line of the log, which later
-runs append to; `false_alarms.py tally` counts it.
+A baseline of each family is recorded before the first run, unless FOLDER has one of an earlier day
+in its golden/: runs in parts are held against the same. Where the machine is too busy for one,
+throughput is MISSING in the runs. Each run is a line of the log, which later runs append to;
+`false_alarms.py tally` counts it.
 
 A gate that is red now and then on a server that is well is not believed when it matters. Prints a
 line for each run, and why for one that was not clean; exits 1 when there was such a run.
@@ -33,23 +36,28 @@ def main() -> int:
     parser.add_argument("--model", default="all")
     parser.add_argument("--lane", default="cpu")
     parser.add_argument("--log", type=Path, default=Path("alarms.jsonl"))
+    parser.add_argument("--project", type=Path, help="a folder that keeps the baselines")
     options, arguments = parser.parse_known_args()
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
     argv += ["--model", options.model, "--lane", options.lane]
-    with tempfile.TemporaryDirectory() as baselines:
-        record_baselines(argv, Path(baselines))
+    with tempfile.TemporaryDirectory() as passing:
+        project = options.project or Path(passing)
+        project.mkdir(parents=True, exist_ok=True)
+        if not any(project.glob(f"golden/baselines/*/*_{options.model}-*-{options.lane}.json")):
+            record_baselines(argv, project)
         argv += arguments
-        return judge(argv, options, Path(baselines, "golden"))
+        return judge(argv, options, project / "golden")
 
 
 def record_baselines(argv: list[str], folder: Path) -> None:
     """Record each family's; where others keep the machine busy, that is tried again."""
     recording = [*argv, "-m", "throughput", "--update-baseline"]
+    before = [*folder.glob("golden/baselines/*/*.json")]
     for _ in range(RECORDINGS):
         subprocess.run(recording, cwd=folder, stdin=subprocess.DEVNULL, check=False)
-        if (folder / "golden").is_dir():
+        if [*folder.glob("golden/baselines/*/*.json")] != before:
             return
-    raise SystemExit(f"no baseline could be recorded in {RECORDINGS} tries: see above")
+    print(f"no baseline could be recorded in {RECORDINGS} tries: see above", flush=True)
 
 
 def judge(argv: list[str], options: argparse.Namespace, golden: Path) -> int:
@@ -58,7 +66,8 @@ def judge(argv: list[str], options: argparse.Namespace, golden: Path) -> int:
     clean = 0
     for number in range(1, times + 1):
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(golden, Path(folder, "golden"))
+            if golden.is_dir():
+                shutil.copytree(golden, Path(folder, "golden"))
             began = time.monotonic()
             process = subprocess.run(
                 argv, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
