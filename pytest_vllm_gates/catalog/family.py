@@ -42,6 +42,14 @@ class Thinking(toml.Record):
     with_tools: bool = True
     efforts: tuple[str, ...] = ()
     """The reasoning efforts the template knows."""
+    effort_numbers: tuple[int, int] | None = None
+    """The least and the largest effort of those that are numbers, both among them."""
+
+    @model_validator(mode="after")
+    def _numbers_are_ordered(self) -> Thinking:
+        if self.effort_numbers and not self.effort_numbers[0] < self.effort_numbers[1]:
+            raise ValueError(f"effort_numbers is [least, largest]: {list(self.effort_numbers)}")
+        return self
 
 
 class Tools(toml.Record):

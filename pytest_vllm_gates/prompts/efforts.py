@@ -10,7 +10,7 @@ from pytest_vllm_gates.prompts import completeness, marked, refusals, sent
 from pytest_vllm_gates.prompts.marked import MarkedPrompt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """OpenAI's (API reference, `reasoning_effort`), and vLLM 0.32's `max` (ChatCompletionRequest)."""
+EFFORT, KWARGS = "reasoning_effort", "chat_template_kwargs"
 NONE = "none"
 SWITCH = "enable_thinking"
 """The keyword that vLLM derives from an effort where a request has none."""
@@ -34,7 +35,24 @@ def render(
         asked = trivial.model_copy(update={"name": f"effort-{effort}", "effort": effort})
         body, pieces = sent.mark(asked.body(family))
         prompts.append(MarkedPrompt(asked, body, pieces, reference.outcome(body)))
-    return tuple(prompts)
+    return (*prompts, *_numbered(trivial, family, reference))
+
+
+def _numbered(
+    trivial: Conversation, family: Family, reference: ReferenceRenderer
+) -> Iterator[MarkedPrompt]:
+    """Render the question with efforts that are numbers: within the family's range and beside it.
+
+    They are sent as `chat_template_kwargs`: vLLM takes names alone for `reasoning_effort`.
+    """
+    if family.thinking is None or family.thinking.effort_numbers is None:
+        return
+    least, largest = family.thinking.effort_numbers
+    for number in (least - 1, least, (least + largest) // 2, largest, largest + 1):
+        asked = trivial.model_copy(update={"name": f"effort-{number}"})
+        body, pieces = sent.mark(asked.body(family))
+        body[KWARGS] = {**body.get(KWARGS, {}), EFFORT: number}
+        yield MarkedPrompt(asked, body, pieces, reference.outcome(body))
 
 
 def judge(
@@ -48,8 +66,11 @@ def judge(
     `states` are the texts of the same prompt with thinking `on`, `off` and `unset`.
     """
     known = family.thinking.efforts if family.thinking else ()
-    findings = []
+    numbered = [prompt for prompt in prompts if _number(prompt) is not None]
+    findings = [*_wrong_numbers(numbered, family)]
     for prompt in prompts:
+        if prompt in numbered:
+            continue
         effort = str(prompt.conversation.effort)
         if isinstance(prompt.outcome, Refused):
             says = _wrongly_refused(str(prompt.outcome), listed=effort in known)
@@ -71,6 +92,37 @@ def judge(
         says = f"the efforts {', '.join(known)} give one and the same prompt: none has an effect"
         findings.append(Finding(prompts[0].case, says))
     return findings, [prompt.case for prompt in prompts]
+
+
+def _number(prompt: MarkedPrompt) -> int | None:
+    """Return the effort of a prompt, where it is a number."""
+    effort = prompt.body.get(KWARGS, {}).get(EFFORT)
+    return effort if isinstance(effort, int) else None
+
+
+def _wrong_numbers(prompts: Sequence[MarkedPrompt], family: Family) -> Iterator[Finding]:
+    """Yield the numbers that are refused, taken or without an effect, and should not be."""
+    if family.thinking is None or family.thinking.effort_numbers is None:
+        return
+    least, largest = family.thinking.effort_numbers
+    texts: dict[str, int] = {}
+    for prompt in prompts:
+        number, outcome = _number(prompt), prompt.outcome
+        assert number is not None  # noqa: S101 - the caller has chosen them
+        within = least <= number <= largest
+        if isinstance(outcome, Refused):
+            if within:
+                said = refusals.in_words(str(outcome))
+                yield Finding(prompt.case, f"it is from {least} to {largest}, and refused: {said}")
+        elif not within:
+            yield Finding(prompt.case, f"it is not from {least} to {largest}, and not refused")
+        elif outcome.text in texts:
+            says = f"the prompt is the one of effort {texts[outcome.text]}: it has no effect"
+            yield Finding(prompt.case, says)
+        else:
+            texts[outcome.text] = number
+            for fault in completeness.faults(prompt.pieces, prompt.body, outcome.text, family):
+                yield Finding(prompt.case, fault)
 
 
 def plain_states(

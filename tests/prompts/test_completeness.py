@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from pytest_vllm_gates.catalog import family as families, prompt_format
-from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from prompts.miniature_renderers import MINIATURES, NOWHERE, Renderers
+from pytest_vllm_gates.catalog import prompt_format
 from pytest_vllm_gates.catalog.conversation import load_all, shapes
 from pytest_vllm_gates.catalog.known_defects import sort_findings
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.goldens import Refused, Rendering
-from pytest_vllm_gates.prompts import efforts, marked, sent
-from pytest_vllm_gates.prompts.reference import ReferenceRenderer
+from pytest_vllm_gates.prompts import marked, sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,24 +22,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.outcomes import Case, Finding
     from pytest_vllm_gates.prompts.marked import MarkedPrompt
-
-NOWHERE = Path("/nonexistent")
-MINIATURES = {
-    "qwen3.5": "qwen3.5", "glm": "glm-4.7", "deepseek": "deepseek-v3.1", "gemma": "gemma-4",
-    "gemma/3": "gemma-3", "llama": "llama-3", "llama/4": "llama-4", "mistral": "mistral",
-    "phi": "phi-4", "kimi": "kimi-k2", "minimax": "minimax-m2", "nemotron": "nemotron-3",
-}  # fmt: skip
-
-
-class Renderers(contextlib.ExitStack):
-    """Renderers of the miniatures that end with the tests of this file."""
-
-    def of(self, name: str, **serve: Any) -> tuple[Family, ReferenceRenderer]:
-        checkpoint = Checkpoint(name, str(miniatures.path(MINIATURES[name])))
-        renderer = ReferenceRenderer(checkpoint, serve)
-        self.callback(renderer.close)
-        return families.load(name, NOWHERE), renderer
-
 
 Rendered = Callable[[str], tuple["Family", tuple["MarkedPrompt", ...]]]
 
@@ -404,67 +383,6 @@ def test_a_server_that_refuses_what_the_template_takes_is_named(rendered: Render
         "the server refuses these messages (/tokenize) from Codex, AutoGen ("
     )
     assert "answered 500" in findings[0].says
-
-
-@pytest.mark.parametrize("name", MINIATURES)
-def test_efforts_of_the_families_are_taken_or_refused(renderers: Renderers, name: str) -> None:
-    family, renderer = renderers.of(name)
-    trivial = next(one for one in load_all(NOWHERE) if one.name == "plain")
-    prompts = efforts.render(trivial, family, renderer)
-    states = efforts.plain_states(trivial, family, renderer)
-    findings, cases = efforts.judge(prompts, (), states, family)
-    assert findings == []
-    assert [case.traits["shape"] for case in cases] == [f"effort-{one}" for one in efforts.EFFORTS]
-
-
-EFFORT_FAULTS = {
-    "crash": (
-        "{%- if reasoning_effort is defined -%}{{ reasoning_effort + {} }}{%- endif -%}",
-        "the template breaks: it joins", "glm"),
-    "ignored": ("", "the efforts low, high give one and the same prompt", "glm"),
-    "none thinks": (
-        "{%- if reasoning_effort is defined -%}{%- set enable_thinking = true -%}{%- endif -%}",
-        "the model thinks all the same", "qwen3.5"),
-    "slipped in": (
-        "{%- if reasoning_effort is defined -%}Effort: {{ reasoning_effort }}{%- endif -%}",
-        "the prompt is another than without an effort", "glm"),
-    "refused though listed": (
-        "{%- if reasoning_effort == 'low' -%}{{ raise_exception('no such effort') }}{%- endif -%}",
-        "the family file lists this effort, and the template refuses it: no such effort", "glm"),
-    "question lost": (
-        "{%- if reasoning_effort is defined -%}"
-        """{%- set messages = [{'role': 'user', 'content': 'x'}] -%}{%- endif -%}""",
-        "the text of message 1 (user) is not in the prompt", "glm"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("fault", EFFORT_FAULTS)
-def test_effort_that_breaks_a_prompt_is_named(renderers: Renderers, fault: str) -> None:
-    head, says, name = EFFORT_FAULTS[fault]
-    template = (miniatures.path(MINIATURES[name]) / "chat_template.jinja").read_text()
-    family, renderer = renderers.of(name, chat_template=head + template)
-    if fault in ("ignored", "refused though listed"):
-        assert family.thinking
-        listed = family.thinking.model_copy(update={"efforts": ("low", "high")})
-        family = family.model_copy(update={"thinking": listed})
-    trivial = next(one for one in load_all(NOWHERE) if one.name == "plain")
-    prompts = efforts.render(trivial, family, renderer)
-    states = efforts.plain_states(trivial, family, renderer)
-    findings, _ = efforts.judge(prompts, (), states, family)
-    assert any(says in finding.says for finding in findings), findings
-
-
-def test_an_effort_that_breaks_the_server_is_named(renderers: Renderers) -> None:
-    family, renderer = renderers.of("glm")
-    trivial = next(one for one in load_all(NOWHERE) if one.name == "plain")
-    prompts = efforts.render(trivial, family, renderer)
-    states = efforts.plain_states(trivial, family, renderer)
-    broken = marked.ServedPrompt(prompts[-1], "/x", refused=f"answered 500{marked.BROKEN}")
-    refused = marked.ServedPrompt(prompts[-2], "/x", refused="no such effort")
-    findings, _ = efforts.judge(prompts, [broken, refused], states, family)
-    (finding,) = findings
-    assert finding.case.traits == {"shape": "effort-max"}
-    assert "the server answered 500, and 400 is due" in finding.says
 
 
 def test_no_reasoning_is_due_in_a_family_that_does_not_think(rendered: Rendered) -> None:
