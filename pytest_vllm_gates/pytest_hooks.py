@@ -14,6 +14,7 @@ from pytest_vllm_gates.fixtures import (
     common,
     conversations,
     dialects,
+    features,
     load,
     long_context,
     numerics,
@@ -53,8 +54,8 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.TESTPATHS,
 )
 FIXTURES = (
-    common, prompts, checking, captured, conversations, requested, dialects, long_context, load,
-    numerics, sampling, throughput,
+    common, prompts, checking, captured, conversations, requested, dialects, features, long_context,
+    load, numerics, sampling, throughput,
 )  # fmt: skip
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")

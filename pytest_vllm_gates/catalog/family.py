@@ -220,7 +220,8 @@ def load(name: str, project: Path) -> Family:
     Raises `UserError` for an unknown name, and for any fault in the file, in whichever member.
     """
     family_files = files(project)
-    if fold(name) not in map(fold, family_files):
+    # `llama/3` is that member, and `llama3` an alias of the main line.
+    if fold(name.partition("/")[0]) not in map(fold, family_files):
         for aliased in load_all(project):
             if fold(name) in map(fold, aliased.aliases):
                 return aliased

@@ -16,3 +16,9 @@ ANSWER_TOKENS = 1024
 SAMPLES = 20
 LEAST_SOAK_S = 30.0
 LEAST_IDLE_S = 1.0
+
+ONE_SERVER = "{base_url} judges a server that already runs and {lane} boots one: give only one"
+NO_LANE = (
+    "{against} holds two lanes against each other, and {base_url} is none: name the running server "
+    'in a lane of its own: base_url = "..." in lanes/NAME.toml, then {lane}'
+)

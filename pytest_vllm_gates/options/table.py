@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import Workers
     from pytest_vllm_gates.options.names import ClaimedName
 
-ONE_SERVER = "{base_url} judges a server that already runs and {lane} boots one: give only one"
-NO_LANE = (
-    "{against} holds two lanes against each other, and {base_url} is none: name the running server "
-    'in a lane of its own: base_url = "..." in lanes/NAME.toml, then {lane}'
-)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
@@ -68,7 +62,7 @@ class Options:
         f"The key is read from ${defaults.KEY_VARIABLE}.",
         metavar="URL",
         from_incident=True,
-        excludes={"lane": ONE_SERVER, "against": NO_LANE},
+        excludes={"lane": defaults.ONE_SERVER, "against": defaults.NO_LANE},
         repeat=ALWAYS,
     )
     api_key_env: str = option(
@@ -191,6 +185,15 @@ class Options:
         shown_default="the lane's plan",
         needs=("against", "{pairs} counts the boots of {against} NAME: give both"),
         other_lane=False,
+    )
+    features: str | None = option(
+        "--features",
+        kinds.TEXT,
+        "Boot again with these features: names of features.toml, NAME+NAME together, or pairs.",
+        metavar="NAME,...",
+        shown_default="none",
+        other_lane=False,
+        repeat="features",
     )
     soak_s: float = option(
         "--soak",

@@ -109,6 +109,12 @@ def cached_tokens(endpoint: Endpoint) -> int:
     return round(_sum_of(_text(endpoint), (HITS,)))
 
 
+def sums(endpoint: Endpoint, names: Sequence[str]) -> dict[str, float]:
+    """Return series summed over all engines, by name; 0 for one that the server does not have."""
+    text = _text(endpoint)
+    return {name: _sum_of(text, (name,)) for name in names}
+
+
 def cache_config(endpoint: Endpoint) -> dict[str, str]:
     """Return how the server's KV cache is set up, by vLLM's own names; empty where it is not told.
 

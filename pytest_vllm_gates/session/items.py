@@ -77,6 +77,15 @@ def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
             indirect=True,
             scope="session",
         )
+    if "feature_boot" in metafunc.fixturenames:
+        combinations = run.combinations or (None,)
+        metafunc.parametrize(
+            "combination",
+            combinations,
+            ids=[combination.name if combination else "none" for combination in combinations],
+            indirect=True,
+            scope="session",
+        )
     for name in {"conversation", "question"} & set(metafunc.fixturenames):
         conversations = [
             conversation

@@ -21,6 +21,7 @@ from pytest_vllm_gates.client import endpoint
 from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
+from pytest_vllm_gates.features import catalog as feature_catalog
 from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.options import spelling
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.features.catalog import Combination
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options.table import Options
 
@@ -92,6 +94,7 @@ def resolve(options: Options) -> Run:
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=other_lane,
+        combinations=_combinations(options, machine),
         store=_store(options),
         replays=replays,
         tapes={
@@ -102,6 +105,13 @@ def resolve(options: Options) -> Run:
         needs_weights=replay.needing_weights(replays, options),
         redactor=redaction.redactor(options, [lane, *([other_lane] if other_lane else [])]),
     )
+
+
+def _combinations(options: Options, machine: Machine) -> tuple[Combination, ...]:
+    """Return the combinations of --features; raises `UserError` for one that there is not."""
+    if not options.features:
+        return ()
+    return feature_catalog.chosen(options.features, feature_catalog.load(), gpus=bool(machine.gpus))
 
 
 def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> list[str]:

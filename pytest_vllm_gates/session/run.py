@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.waivers import Waivers
     from pytest_vllm_gates.client.recorder import Tape
     from pytest_vllm_gates.environment.environment import Environment
+    from pytest_vllm_gates.features.catalog import Combination
     from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options.table import Options
@@ -169,6 +170,8 @@ class Run:
     """The gate of each test that was deselected, by the test's id."""
     finished: set[str] = field(default_factory=set)
     interrupted: bool = False
+    combinations: tuple[Combination, ...] = ()
+    """The features that a family is booted with once more, together."""
     against: Lane | None = None
     """The lane that this one is held against."""
     other: OtherRun | None = None

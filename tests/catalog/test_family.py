@@ -228,3 +228,9 @@ def test_a_shipped_member_has_its_sources_with_a_date(one: families.Family) -> N
     assert one.sources
     assert all(source.looked_up.year >= 2026 for source in one.sources)
     assert one.prescribed_template is None or one.prescribed_template.reference
+
+
+def test_a_member_is_not_taken_for_an_alias_that_is_spelled_alike() -> None:
+    assert families.load("llama/3", NOWHERE).name == "llama/3"
+    assert families.load("llama3", NOWHERE).name == "llama"
+    assert families.load("qwen3.8", NOWHERE).name == "qwen3.5/3.8"

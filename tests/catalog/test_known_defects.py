@@ -10,6 +10,7 @@ import pytest
 from pytest_vllm_gates.catalog import conversation, family as families, known_defects, matrix
 from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.features import catalog as feature_catalog
 
 NOWHERE = Path("/nowhere")
 ENTRY = {
@@ -19,6 +20,7 @@ ENTRY = {
     "reference": '"vllm-project/vllm#1"',
     "shows": '"^content"',
 }
+FEATURES = {feature.name for feature in feature_catalog.load()}
 
 
 def write_defects(folder: Path, **changes: str | None) -> Path:
@@ -96,6 +98,8 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
             assert set(values) <= SHAPES
         elif name == "mode":
             assert set(values) <= {"whole", "stream", "count", "stored"}
+        elif name in FEATURES:
+            assert values == ("on",)
         elif name == "dialect":
             assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:

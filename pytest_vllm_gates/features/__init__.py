@@ -1,0 +1,1 @@
+"""What servers are deployed with besides plain serving: features on must equal features off."""

@@ -1,0 +1,96 @@
+"""What a server is deployed with changes no answer, and does what it is for (--features).
+
+Catches the combination that boots, says that it is healthy and dies at the first chat; drafts that
+change a word or are never accepted; caches that are never hit; another answer in company.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.features.battery import differences
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.session.against.feature_boots import FeatureBoot, FeatureBoots
+    from pytest_vllm_gates.session.items import Evidence
+
+pytestmark = [pytest.mark.features, pytest.mark.ends_the_server]
+
+
+@pytest.fixture
+def version(feature_boot: FeatureBoot) -> str | None:
+    """The version of vLLM that the run's own server told before it ended."""
+    return feature_boot.version
+
+
+def test_serves_with_these_features(
+    feature_boot: FeatureBoot, checking: Checking, evidence: Evidence
+) -> None:
+    combination, launch = feature_boot.combination, feature_boot.launch
+    evidence["features"] = {feature.name: feature.title for feature in combination.features}
+    evidence["serve"], evidence["env"] = combination.serve, combination.env
+    evidence["boot_s"] = round(feature_boot.boot_s, 1)
+    evidence["log"] = str(launch.folder) if launch.folder else None
+    traits = dict.fromkeys((feature.name for feature in combination.features), "on")
+    case = Case(combination.name, {"case": "boot", **traits})
+    findings = []
+    if not launch.ok:
+        launch.check_surroundings()
+        findings.append(Finding(case, launch.explain()))
+    elif feature_boot.death:
+        findings.append(Finding(case, f"the engine died of these questions: {feature_boot.death}"))
+    else:
+        errors = feature_boot.answers.errors
+        findings += [Finding(case, f"{name}: {error}") for name, error in errors.items()]
+    checking(findings, [case], f"with {combination.name} the server does not serve")
+
+
+def test_answers_as_without_them(
+    *,
+    feature_boot: FeatureBoot,
+    feature_boots: FeatureBoots,
+    checking: Checking,
+    lane: Lane,
+    evidence: Evidence,
+) -> None:
+    combination = feature_boot.combination
+    _refuse_dead(feature_boot)
+    names = [feature.name for feature in combination.features]
+    findings, cases, equivalent = differences(
+        feature_boots.without, feature_boot.answers, names, invariant=lane.batch_invariant
+    )
+    evidence["compared"], evidence["equivalent"] = len(cases), equivalent
+    checking(findings, cases, f"with {combination.name} answers are others than without")
+
+
+def test_does_what_it_is_for(
+    feature_boot: FeatureBoot, checking: Checking, evidence: Evidence
+) -> None:
+    combination = feature_boot.combination
+    _refuse_dead(feature_boot)
+    evidence["rose"] = feature_boot.rose
+    findings, cases = [], []
+    for feature in combination.features:
+        for name in (*feature.rises, *feature.rests):
+            traits = dict.fromkeys((one.name for one in combination.features), "on")
+            case = Case(f"{feature.name}: {name}", {"case": name, **traits})
+            cases.append(case)
+            rose = feature_boot.rose[name]
+            if name in feature.rises and rose <= 0:
+                findings.append(Finding(case, "the counter did not rise"))
+            if name in feature.rests and rose:
+                findings.append(Finding(case, f"the counter rose by {rose:g}"))
+    if not cases:
+        raise NotApplicable("no counter of /metrics tells what these features do")
+    checking(findings, cases, f"{combination.name} does not do what it is for")
+
+
+def _refuse_dead(boot: FeatureBoot) -> None:
+    """Raise `NotApplicable` for a combination that does not serve, which the first test tells."""
+    if boot.death or not boot.answers.by_request:
+        raise NotApplicable(f"with {boot.combination.name} the server does not serve")

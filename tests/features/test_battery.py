@@ -1,0 +1,100 @@
+"""The same requests are asked with features on and off, and every other answer is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog.conversation import load_all
+from pytest_vllm_gates.client.completion import Completion
+from pytest_vllm_gates.features import battery
+from pytest_vllm_gates.features.battery import Answers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NOWHERE = Path("/nonexistent")
+
+
+class Client:
+    """Answers with the number of the request."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def ask(self, body: Mapping[str, Any]) -> Completion:
+        self.asked.append("alone")
+        return Completion(content=str(body["messages"][0]["content"]), request=body)
+
+    def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[Completion]:
+        self.asked.append(f"{len(bodies)} at once")
+        return [Completion(content="x", request=body) for body in bodies]
+
+
+def test_requests_are_of_every_kind() -> None:
+    family = families.load("gemma", NOWHERE)
+    bodies = battery.requests(family, load_all(NOWHERE), 64)
+    kinds = {name.split()[0] for name in bodies}
+    assert kinds == {"question", "shared", "format", "conversation"}
+    assert bodies["format regex"]["structured_outputs"] == {"regex": "[a-z]{3}-[0-9]{3}"}
+    assert bodies["conversation tool-one"]["tools"]
+    first, second = (
+        bodies[f"shared beginning {number}"]["messages"][0]["content"] for number in (1, 2)
+    )
+    assert first[:1500] == second[:1500]
+    assert first != second
+    without_tools = families.load("llama/3", NOWHERE)  # which calls none
+    assert "conversation tool-one" not in battery.requests(without_tools, load_all(NOWHERE), 64)
+
+
+def test_each_request_is_asked_alone_again_and_in_company() -> None:
+    client = Client()
+    bodies = {f"r{number}": {"messages": [{"content": "hi"}]} for number in range(10)}
+    answers = battery.ask(client, bodies)  # type: ignore[arg-type]
+    assert client.asked == ["alone"] * 20 + ["8 at once", "2 at once"]
+    assert len(answers.by_request) == 30
+    assert answers.by_request["r9, in company"].request["stream"] is True
+    assert not answers.errors
+
+
+def test_another_answer_is_named_with_its_features() -> None:
+    without = Answers({
+        "a, alone": Completion(content="Paris.", token_ids=(1, 2), finish_reason="stop"),
+        "b, alone": Completion(error="answered 400"),
+        "c, alone": Completion(content="same", token_ids=(3,), finish_reason="stop"),
+    })  # fmt: skip
+    answers = Answers({
+        "a, alone": Completion(content="Rome.", token_ids=(1, 9), finish_reason="stop"),
+        "b, alone": Completion(content="x"),
+        "c, alone": Completion(content="same", token_ids=(3,), finish_reason="stop"),
+    })  # fmt: skip
+    findings, cases, equivalent = battery.differences(without, answers, ["ngram"], invariant=True)
+    (finding,) = findings
+    assert finding.says == "without 'Paris.', with it 'Rome.' (from token 1 on)"
+    assert finding.case.traits == {"case": "a, alone", "ngram": "on"}
+    assert [case.name for case in cases] == ["a, alone", "c, alone"]
+    assert equivalent == []
+
+
+def test_a_token_that_was_as_likely_is_no_fault_where_kernels_round_otherwise() -> None:
+    first, second = ({1: -0.1, 2: -0.12}, {2: -0.1, 1: -0.12})
+    without = Answers({"a": Completion(content="x", token_ids=(1,), candidates=(first,))})
+    answers = Answers({"a": Completion(content="y", token_ids=(2,), candidates=(second,))})
+    findings, _, equivalent = battery.differences(without, answers, ["f"], invariant=False)
+    assert findings == []
+    assert equivalent == [{"case": "a", "parts_at": 0, "behind": 0.02}]
+    assert battery.differences(without, answers, ["f"], invariant=True)[0]
+
+
+def test_a_dead_server_is_not_asked_on() -> None:
+    class Dead(Client):
+        def ask(self, body: Mapping[str, Any]) -> Completion:
+            super().ask(body)
+            return Completion(error="ConnectError", request=body)
+
+    client = Dead()
+    bodies = {f"r{number}": {"messages": [{"content": "hi"}]} for number in range(10)}
+    answers = battery.ask(client, bodies)  # type: ignore[arg-type]
+    assert client.asked == ["alone"] * 3
+    assert [*answers.errors] == ["r0, alone", "r1, alone", "r2, alone"]

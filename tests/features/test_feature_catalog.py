@@ -1,0 +1,76 @@
+"""Combinations of features are few, whole, and made of features that go together."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.features import catalog
+from pytest_vllm_gates.features.catalog import Feature, chosen, every_pair
+
+
+def feature(name: str, kind: str = "") -> Feature:
+    return Feature(
+        name=name, title=name, kind=kind or name, serve={name: True}, env={name.upper(): "1"},
+        reference="r",
+    )  # fmt: skip
+
+
+A1, A2, B, C, D = (
+    feature("a-one", "a"), feature("a-two", "a"), feature("b"), feature("c"), feature("d"),
+)  # fmt: skip
+ALL = (A1, A2, B, C, D)
+
+
+def test_every_two_features_that_go_together_meet_in_a_boot() -> None:
+    rows = every_pair(ALL)
+    for one, other in combinations(ALL, 2):
+        meet = any(one in row.features and other in row.features for row in rows)
+        assert meet == (one.kind != other.kind), (one.name, other.name)
+    assert [row.name for row in rows] == ["a-one+b+c+d", "a-two+b+c+d"]
+
+
+def test_the_shipped_features_take_few_boots() -> None:
+    features = catalog.load()
+    assert len({one.name for one in features}) == len(features)
+    assert len(every_pair(features)) <= catalog.MOST_BOOTS
+    assert all(one.serve or one.env for one in features)
+
+
+def test_too_many_boots_are_refused() -> None:
+    features = [feature(f"{kind}{number}", kind) for kind in "ab" for number in range(4)]
+    with pytest.raises(UserError, match="takes 16 boots, and 12 are the most: name fewer"):
+        every_pair(features)
+
+
+def test_named_features_are_combined() -> None:
+    alone, both = chosen("b, c+d", ALL, gpus=False)
+    assert (alone.name, both.name) == ("b", "c+d")
+    assert both.serve == {"c": True, "d": True}
+    assert both.env == {"C": "1", "D": "1"}
+    assert chosen("pairs", ALL, gpus=False) == every_pair(ALL)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a-onn", "there is no feature 'a-onn'; did you mean 'a-one'?\nknown: pairs, a-one, a-two"),
+        ("a-one+a-two", "a-one and a-two exclude one another: both are a"),
+        (" , ", "no feature is named: known: pairs"),
+        ("b+b", "b and b exclude one another"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused(text: str, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        chosen(text, ALL, gpus=False)
+    assert str(error.value).startswith(says)
+
+
+def test_pairs_leave_out_what_needs_a_gpu_where_there_is_none() -> None:
+    on_gpus = D.model_copy(update={"needs_gpu": True})
+    names = [row.name for row in chosen("pairs", (B, C, on_gpus), gpus=False)]
+    assert names == ["b+c"]
+    assert [row.name for row in chosen("pairs", (B, C, on_gpus), gpus=True)] == ["b+c+d"]
+    assert [row.name for row in chosen("d", (on_gpus,), gpus=False)] == ["d"]
