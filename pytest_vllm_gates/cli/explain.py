@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(explanation.document(), indent=2, ensure_ascii=False))
     else:
         print("\n".join(explanation.lines()))
-    return 1 if explanation.unknown else 0
+    return 1 if explanation.unknown or explanation.untold else 0
 
 
 def _situation(lane: str | None, project: Path) -> Situation:

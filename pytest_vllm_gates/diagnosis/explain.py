@@ -8,7 +8,9 @@ conditions, or the length of a sentence); several of its patterns, or several pr
 machine agrees. Against it: an error that no signature knows comes before it; another failure is as
 specific in the same error block; the exit status it depends on is not known; the machine disagrees.
 The machine counts twice. More for than against is certain, equal is likely, less is possible. A
-signature that only reports that something else failed is always possible.
+signature that only reports that something else failed is always possible, and one is never certain
+that only warns while another error follows or the server serves, or that is known by lines which
+several failures print.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.diagnosis import machine, ranking
+from pytest_vllm_gates.diagnosis import course, machine, ranking
 from pytest_vllm_gates.diagnosis.conditions import Hit
 from pytest_vllm_gates.diagnosis.matcher import Matcher, PatternTable, SignatureMatch
 from pytest_vllm_gates.diagnosis.signature import PLACEHOLDER, placeholders
 from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_vllm_gates.diagnosis.matcher import Error
     from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
@@ -40,13 +42,14 @@ def confidence_of(
     error_before: bool,
     rivals: bool,
     status_unknown: bool,
+    indirect: bool = False,
 ) -> Confidence:
     """Return how sure an answer is of which this is known."""
     points = 2 * agrees + said_often + specific
     points -= 2 * disagrees + error_before + rivals + status_unknown
     if kind != "failure" or points < 0:
         return Confidence.POSSIBLE
-    return Confidence.CERTAIN if points > 0 else Confidence.LIKELY
+    return Confidence.CERTAIN if points > 0 and not indirect else Confidence.LIKELY
 
 
 # A process that was asked to end, or ended well, did not fail.
@@ -84,26 +87,39 @@ class _ExplanationBuilder:
         self._matcher = matcher
         self._situation = situation
         self._seen = list(matcher.seen.values())
-        self._error = ranking.unexplained(matcher)
+        self._errors = ranking.unexplained(matcher)
+        self._error: Error | None = None
 
     def explanation(self) -> Explanation:
         """Return the whole."""
         matcher = self._matcher
-        matches = ranking.ranked(matcher, ranking.failures(self._seen))
-        wrappers, warnings = (
-            ranking.ranked(matcher, [match for match in self._seen if match.signature.kind == kind])
-            for kind in ("wrapper", "warning")
+        matches = ranking.ranked(matcher, ranking.failures(matcher, self._seen))
+        wrappers, warnings, past = (
+            ranking.ranked(matcher, [match for match in self._seen if chosen(match)])
+            for chosen in (
+                lambda match: match.signature.kind == "wrapper",
+                lambda match: match.signature.kind == "warning",
+                lambda match: (
+                    match.signature.kind == "failure" and ranking.before_ready(matcher, match)
+                ),
+            )
         )
+        self._error = self._first_error(matches, wrappers)
         refused = bool(matches) and matches[0].signature.phase == "client"
         if refused and self._died(wrappers):
             answer, refused = None, False
+        elif self._outweighed(matches):
+            answer = None
         else:
             answer = matches[0] if matches else self._by_status()
         if answer is None and wrappers and self._error is None:
             answer = max(wrappers, key=lambda match: (match.boot, -match.first.number))
         error = self._shown_error(answer)
         candidates = [match for match in matches if match is not answer]
-        survived = bool(error and matcher.answered and matcher.answered > error.number)
+        survived = bool(error and self._overcome(error))
+        outcome, outcome_text = course.outcome_of(
+            matcher.course, matcher.boot, matcher.lines, failed=self._failed(answer, wrappers)
+        )
         return Explanation(
             answer=self._diagnosis(answer, candidates) if answer else None,
             error=error.excerpt if error else self._last_words(answer),
@@ -112,15 +128,59 @@ class _ExplanationBuilder:
             survived=survived,
             well=survived and answer is None and not self._died(wrappers),
             refused=refused,
+            outcome=outcome,
+            outcome_text=outcome_text,
             candidates=tuple(self._diagnosis(match) for match in candidates),
-            warnings=tuple(self._diagnosis(warning) for warning in warnings),
+            warnings=tuple(self._diagnosis(warning) for warning in (*warnings, *past)),
             wrappers=tuple(
                 self._diagnosis(wrapper) for wrapper in wrappers if wrapper is not answer
             ),
             lines_read=matcher.lines,
         )
 
-    def _died(self, wrappers: list[SignatureMatch]) -> bool:
+    def _overcome(self, error: Error) -> bool:
+        return self._matcher.course.of(error.boot).overcame(error.number)
+
+    def _first_error(
+        self, matches: Sequence[SignatureMatch], wrappers: Sequence[SignatureMatch]
+    ) -> Error | None:
+        """Return the earliest error of the last boot that shows one and did not get over it."""
+        left = [error for error in self._errors if not self._overcome(error)]
+        told = [*(match.boot for match in matches), *(match.boot for match in wrappers)]
+        last = max([*told, *(error.boot for error in left)], default=0)
+        of_last = [error for error in left if error.boot == last]
+        if of_last or told:
+            return of_last[0] if of_last else None
+        return self._errors[0] if self._errors else None
+
+    def _outweighed(self, matches: Sequence[SignatureMatch]) -> bool:
+        """Return whether a real exception stands against what is only a warning, or comes later."""
+        if not matches or self._error is None:
+            return False
+        first, error = matches[0], self._error
+        return error.boot > first.boot or (
+            error.boot == first.boot
+            and ranking.yields(first)
+            and first.signature.phase != "serving"
+        )
+
+    def _failed(self, answer: SignatureMatch | None, wrappers: Sequence[SignatureMatch]) -> bool:
+        """Return whether the last boot failed, as far as the log says."""
+        last = self._matcher.boot
+        of_last = bool(answer and answer.boot == last and not self._lived_on(answer))
+        error = self._error is not None and self._error.boot == last
+        overcome = self._error is not None and self._overcome(self._error)
+        return (
+            (of_last and answer is not None and answer.signature.phase != "client")
+            or (error and not overcome)
+            or any(wrapper.boot == last for wrapper in wrappers)
+            or not self._ended_well()
+        )
+
+    def _lived_on(self, match: SignatureMatch) -> bool:
+        return self._matcher.course.of(match.boot).overcame(match.last)
+
+    def _died(self, wrappers: Sequence[SignatureMatch]) -> bool:
         """Return whether the server went down, as far as anything says so."""
         return bool(wrappers) or not self._ended_well()
 
@@ -206,6 +266,22 @@ class _ExplanationBuilder:
             error_before=self._shown_error(match) is not None,
             rivals=rival,
             status_unknown=bool(conditions.exit_status) and self._matcher.exit_status is None,
+            indirect=self._indirect(match),
+        )
+
+    def _indirect(self, match: SignatureMatch) -> bool:
+        """Return whether other lines, or the server itself, speak against what is only a hint."""
+        places = self._matcher.table.places
+        weak = {places[pattern] for pattern in match.signature.weak}
+        later = any(
+            error.boot == match.boot and error.number > match.first.number
+            for error in self._errors
+            if not self._overcome(error)
+        )
+        return (
+            match.patterns <= weak
+            or (ranking.yields(match) and later)
+            or (match.signature.phase != "client" and self._lived_on(match))
         )
 
 

@@ -20,6 +20,16 @@ SHUTDOWN = (
     r"\[shutdown\] (?:API server: (?:stopping|signalling)|EngineCore: trigger received)"
     r"|^Shutting down$|Received signal (?:2|15|SIGINT|SIGTERM)\b"
 )
+# It answers requests from here on.
+READY = r"Application startup complete|Uvicorn running on"
+# How far a start has come.
+LOADING = (
+    r"Starting to load model|Loading (?:safetensors|pt|bin) checkpoint|[Ll]oading weights took"
+    r"|Model loading took|Compiling a graph|torch\.compile took|Available KV cache memory"
+    r"|KV cache size: |Capturing CUDA graph|Initializing an? (?:V\d )?LLM engine"
+    r"|Using max model len|Resolved architecture|Downloading shards|world_size=\d+ rank="
+)
+ENGINE = re.compile(r"Initializing an? (?:V\d )?LLM engine")
 # Between exceptions of which one led to the other.
 CHAIN = r"(?:During handling of|The) above exception(?:,| was)"
 ERROR = (
@@ -27,7 +37,7 @@ ERROR = (
     r"|^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)$"
     r"|^cannot start |Segmentation fault|\bKilled\b|^terminate called "
 )
-MARKS = (BANNER, SHUTDOWN, CHAIN, ERROR)
+MARKS = (BANNER, SHUTDOWN, READY, LOADING, CHAIN, ERROR)
 
 # Of these lines no error speaks: they warn of the future, or tell of the past.
 NO_ERROR = re.compile(
@@ -47,7 +57,15 @@ QUOTES = re.compile(
 FRAME = re.compile(r'\s*[|]?\s*File "[^"]+", line \d+')
 CODE_INDENT = 4
 FRAME_LINES = 6
-ANSWERED = re.compile(rb'"POST /v1/[^"\n]*" 200')
+QUIET_LEVELS = frozenset({"DEBUG", "INFO", "WARNING"})
+WARNS = re.compile(
+    r"\[?[WI]\d{4} |.{0,200}\b(?:User|Runtime|Future)Warning\b|WARNING[: ]|Warning: "
+)
+
+
+def warns(line: LogLine) -> bool:
+    """Return whether a line is no more than a warning, by its level or its own words."""
+    return line.level in QUIET_LEVELS or WARNS.match(line.text) is not None
 
 
 def tells_an_error(line: LogLine) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.diagnosis import marks
 from pytest_vllm_gates.diagnosis.conditions import Hit, MatchConditions
+from pytest_vllm_gates.diagnosis.course import Course
 from pytest_vllm_gates.diagnosis.sieve import Candidate, Reader, Sieve
 from pytest_vllm_gates.server.log_line import free
 
@@ -28,7 +29,6 @@ MAX_PROCESSES = 64
 SAME_BLOCK = 60
 """Lines within which a later line may fill captures that the first one misses."""
 ERROR_BEFORE, ERROR_AFTER = 4, 2
-ANSWERED_LINES = 30
 BANNER_LINES = 20
 LAST_LINES = 12
 
@@ -47,6 +47,8 @@ class SignatureMatch:
     patterns: set[int] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
     """Its lines, up to as many as errors are kept."""
+    loud: bool = False
+    """Whether any of its lines is more than a warning."""
 
     def add(self, hit: Hit) -> None:
         """Take in one more line."""
@@ -64,6 +66,7 @@ class SignatureMatch:
         if hit.process and len(self.processes) < MAX_PROCESSES:
             self.processes[hit.process] = None
         self.patterns.add(hit.pattern)
+        self.loud = self.loud or not hit.warns
         if len(self.numbers) < MAX_ERRORS:
             self.numbers.add(hit.number)
 
@@ -125,12 +128,11 @@ class Matcher:
         self.seen: dict[tuple[int, str], SignatureMatch] = {}
         self.errors: list[Error] = []
         self.chains: list[int] = []
-        self.answered: int | None = None
-        """A line after the first error on which the server answered a request."""
+        self.course = Course()
         self.boot = 0
-        self.shutdowns: dict[int, int] = {}
-        """The line on which a boot was asked to end."""
         self._ended = False
+        self._dead = False
+        """Whether a process said that its engine is gone."""
         self._banner = 0
         self._first_line = 1
         """Where this boot begins, beyond which no condition looks."""
@@ -155,7 +157,7 @@ class Matcher:
         before = self._reader.lines
         for candidate in self._reader.candidates(block):
             self._look_at(candidate)
-        self._look_for_an_answer(block, before)
+        self.course.note_answers(block, before, self.boot, self._first_line)
         self._last_block = (self._last_block + block)[-100_000:] if len(block) < 10_000 else block  # noqa: PLR2004
 
     def finish(self) -> None:
@@ -190,7 +192,7 @@ class Matcher:
                 }
                 hit = Hit(
                     number, text.strip(), candidate.line.level, candidate.line.process,
-                    captures, place,
+                    captures, place, marks.warns(candidate.line),
                 )  # fmt: skip
                 lines = min(signature.when.within, number - self._first_line)
                 window = candidate.window(lines)
@@ -217,7 +219,7 @@ class Matcher:
             self._accept(signature, hit, boot)
         self.boot += 1
         self._first_line = number
-        self._ended = False
+        self._ended = self._dead = False
         self._conditions.begin()
         self._known -= self.table.once
         self._ignore()
@@ -232,20 +234,34 @@ class Matcher:
 
     def _mark(self, candidate: Candidate, matched: Iterable[int]) -> None:
         places, number = self.table.places, candidate.number
+        if places[marks.LOADING] in matched and marks.ENGINE.search(candidate.line.text):
+            # Where the banner is cut off, the engine's first line begins a boot after another.
+            ready = self.course.of(self.boot).ready
+            if self._dead or (ready and ready < number - BANNER_LINES):
+                self._begin(number)
         if places[marks.BANNER] in matched:
             # A server that was killed says no last word; one banner has several lines.
             if self._ended or 0 < self._banner < number - BANNER_LINES:
                 self._begin(number)
             self._banner = number
+            course = self.course.of(self.boot)
+            course.begun = course.begun or number
         if places[marks.SHUTDOWN] in matched:
-            self.shutdowns.setdefault(self.boot, number)
+            course = self.course.of(self.boot)
+            course.asked_to_end = course.asked_to_end or number
             self._ended = True
+        if places[marks.READY] in matched:
+            course = self.course.of(self.boot)
+            course.ready = course.ready or number
+        if places[marks.LOADING] in matched:
+            course = self.course.of(self.boot)
+            course.loading, course.stage = number, candidate.line.text.strip()
         if places[marks.CHAIN] in matched and len(self.chains) < MAX_CHAINS:
             self.chains.append(number)
         if (
             places[marks.ERROR] in matched
             and marks.tells_an_error(candidate.line)
-            and self.boot not in self.shutdowns
+            and not self.course.of(self.boot).asked_to_end
         ):
             above = reversed(list(candidate.above(ERROR_BEFORE)))
             around = [*above, candidate.line, *candidate.after(ERROR_AFTER)]
@@ -256,7 +272,7 @@ class Matcher:
                 self._ignore()
 
     def _accept(self, signature: Signature, hit: Hit, boot: int) -> None:
-        if signature.kind == "wrapper" and boot in self.shutdowns:
+        if signature.kind == "wrapper" and self.course.of(boot).asked_to_end:
             return
         key = (boot, signature.id)
         if key in self.seen:
@@ -264,19 +280,7 @@ class Matcher:
         else:
             self.seen[key] = SignatureMatch(signature, boot, hit, hit.number, captures=hit.captures)
             self.seen[key].note(hit)
-        if signature.kind == "wrapper" or (
-            signature.kind == "failure" and signature.phase != "client"
-        ):
+        self._dead = self._dead or signature.kind == "wrapper"
+        if signature.kind == "failure" and signature.phase != "client" and not hit.warns:
             self._ended = True
-
-    def _look_for_an_answer(self, block: bytes, before: int) -> None:
-        """Note whether the server answers a request some lines after the first error."""
-        if self.answered is not None or not self.errors:
-            return
-        start = 0
-        for _ in range(max(0, self.errors[0].number + ANSWERED_LINES - before)):
-            start = block.find(b"\n", start) + 1
-            if not start:
-                return
-        if match := marks.ANSWERED.search(block, start):
-            self.answered = before + 1 + block.count(b"\n", 0, match.start())
+        self._ended = self._ended or self._dead

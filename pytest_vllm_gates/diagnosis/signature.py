@@ -57,7 +57,7 @@ RULES: Mapping[str, str] = {
 }
 FOLDER = "signatures"
 SHIPPED = Path(__file__).parent.parent / FOLDER
-Phase = Literal["install", "load", "warm-up", "serving", "client"]
+Phase = Literal["install", "load", "warm-up", "serving", "client", "unknown"]
 Kind = Literal["failure", "warning", "wrapper"]
 ID = re.compile(r"[A-Z][A-Z0-9_]*")
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
@@ -97,6 +97,8 @@ class LineConditions(toml.Record):
     not_near: tuple[str, ...] = ()
     within: int = Field(default=40, ge=1, le=1000)
     """Lines before or after."""
+    either: bool = False
+    """Whether a line of `after` is enough without one of `near`, and the other way round."""
     exit_status: tuple[int, ...] = ()
 
     @field_validator("after", "not_after", "near", "not_near")
@@ -151,6 +153,10 @@ class Signature(toml.Record):
     """Regular expressions, searched in a line without its prefixes; any one is enough."""
     sources: tuple[Source, ...] = ()
     references: tuple[str, ...] = ()
+    warned: bool = False
+    """Whether it is the cause also where it is printed as no more than a warning."""
+    weak: tuple[str, ...] = ()
+    """Patterns that alone make no answer certain: several failures print them."""
     infrastructure: bool = False
     """Whether it says nothing of the bundle: a full disk, a taken port, a Hub out of reach."""
     when: LineConditions = LineConditions()
@@ -173,6 +179,8 @@ class Signature(toml.Record):
 
     @model_validator(mode="after")
     def _can_be_said(self) -> Signature:
+        if stray := sorted({*self.weak} - {*self.patterns}):
+            raise ValueError(f"{self.id}: {stray[0]!r} of `weak` is none of its patterns")
         if not self.patterns and not self.when.exit_status:
             raise ValueError(f"{self.id} has neither patterns nor an exit status to know it by")
         groups = [set(patterns.checked(pattern).groupindex) for pattern in self.patterns]

@@ -9,7 +9,8 @@ from typing import Any
 
 UNKNOWN = "UNKNOWN"
 CANDIDATES_SHOWN = 3
-QUOTED_CHARACTERS = 300
+QUOTED_CHARACTERS = 4000
+"""Reasons are quoted whole; vLLM's longest, of attention backends, has some 1500."""
 
 
 class Confidence(StrEnum):
@@ -18,6 +19,19 @@ class Confidence(StrEnum):
     CERTAIN = "certain"
     LIKELY = "likely"
     POSSIBLE = "possible"
+
+
+class Outcome(StrEnum):
+    """How the last boot of a log stands at its end."""
+
+    SERVES = "serves"
+    LOADING = "loading"
+    ENDED = "ended"
+    """Somebody asked it to end."""
+    FAILED = "failed"
+    UNTOLD = "untold"
+    """No line tells of a server."""
+    EMPTY = "empty"
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,9 @@ class Explanation:
     """Whether it did so to the end, as far as anything says: then the error ended nothing."""
     refused: bool = False
     """Whether the server is well and only refused what clients asked."""
+    outcome: Outcome = Outcome.UNTOLD
+    outcome_text: str = ""
+    """The same in a sentence, with its line."""
     candidates: tuple[Diagnosis, ...] = ()
     warnings: tuple[Diagnosis, ...] = ()
     wrappers: tuple[Diagnosis, ...] = ()
@@ -116,6 +133,11 @@ class Explanation:
         )
 
     @property
+    def untold(self) -> bool:
+        """Whether the log does not say how it went: it is empty, or ends while the server loads."""
+        return self.answer is None and self.outcome in (Outcome.EMPTY, Outcome.LOADING)
+
+    @property
     def name(self) -> str:
         """The id and what it stands for; empty where there is none."""
         if self.answer:
@@ -133,12 +155,18 @@ class Explanation:
         """Return the explanation as a person reads it in a terminal."""
         if self.answer:
             lines = self.answer.lines()
-            if self.refused:
+            if self.refused and self.outcome is Outcome.SERVES:
                 lines.append("  the server itself is well: it refused requests of this kind")
+            elif self.outcome in (Outcome.SERVES, Outcome.LOADING):
+                lines.append(f"  since then: {self.outcome_text}")
         elif self.unknown:
             lines = [f"{UNKNOWN}: no signature knows this failure"]
+        elif self.outcome in (Outcome.LOADING, Outcome.EMPTY):
+            lines = [self.outcome_text]
         else:
             lines = ["nothing is said of a failure"] if self.error else ["nothing wrong is said"]
+            if self.outcome_text:
+                lines.append(f"  {self.outcome_text}")
         if self.error:
             went_on = ", after which the server went on serving" if self.survived else ""
             location = f" (line {self.error_line}{went_on})" if self.error_line else ""
@@ -167,6 +195,8 @@ class Explanation:
             "survived": self.survived,
             "well": self.well,
             "refused": self.refused,
+            "outcome": str(self.outcome),
+            "outcome_text": self.outcome_text,
             "candidates": [_document(candidate) for candidate in self.candidates],
             "wrappers": [_document(wrapper) for wrapper in self.wrappers],
             "warnings": [_document(warning) for warning in self.warnings],
