@@ -119,3 +119,5 @@ class Hit:
     pattern: int
     warns: bool = False
     """Whether the line is no more than a warning."""
+    node: str = ""
+    """The machine or pod that printed it."""

@@ -31,6 +31,22 @@ class BootCourse:
     """The last line that tells of an answered request."""
     asked_to_end: int | None = None
 
+    def begin(self, line: int) -> None:
+        """Take in a line of the banner."""
+        self.begun = self.begun or line
+
+    def load(self, line: int, stage: str) -> None:
+        """Take in a line that says how far the start has come."""
+        self.loading, self.stage = line, stage
+
+    def become_ready(self, line: int) -> None:
+        """Take in that it answers requests from a line on."""
+        self.ready = self.ready or line
+
+    def ask_to_end(self, line: int) -> None:
+        """Take in that somebody asked it to end."""
+        self.asked_to_end = self.asked_to_end or line
+
     @property
     def serves(self) -> bool:
         """Whether it came as far as serving."""
@@ -94,8 +110,8 @@ def outcome_of(course: Course, boot: int, lines: int, *, failed: bool) -> tuple[
         begun = "starts again" if boot else "starts"
         return (
             Outcome.LOADING,
-            f"the log ends while the server {begun}, and says neither that it is ready nor why not; "
-            f"it came to line {line}{stage}",
+            f"the log ends while the server {begun}, and says neither that it is ready nor why "
+            f"not; it came to line {line}{stage}",
         )
     if not lines:
         return Outcome.EMPTY, "the log is empty: nothing was read, and nothing can be said"

@@ -15,14 +15,15 @@ several failures print.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.diagnosis import course, machine, ranking
+from pytest_vllm_gates.diagnosis import course, machine, quoted, ranking, sources
 from pytest_vllm_gates.diagnosis.conditions import Hit
 from pytest_vllm_gates.diagnosis.matcher import Matcher, PatternTable, SignatureMatch
 from pytest_vllm_gates.diagnosis.signature import PLACEHOLDER, placeholders
-from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation
+from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -73,11 +74,81 @@ def explain(
     `exit_status` is the process's, negative for a signal, and `situation` the machine it ran on,
     where they are known.
     """
-    matcher = Matcher(table(classes), exit_status)
+    reading = _Reading(classes, exit_status, situation)
     for block in blocks:
-        matcher.feed(block)
-    matcher.finish()
-    return _ExplanationBuilder(matcher, situation).explanation()
+        reading.feed(block)
+    return reading.explanation()
+
+
+def explain_parts(
+    blocks: Iterable[bytes],
+    classes: tuple[SignatureClass, ...],
+    exit_status: int | None = None,
+    situation: Situation | None = None,
+) -> dict[str, Explanation]:
+    """Return what each container or file that wrote a log says went wrong, by its name.
+
+    The name of the only one is "". Line numbers are those of the whole.
+    """
+    readings: dict[str, _Reading] = {}
+    for name, block in sources.parts(blocks):
+        if name not in readings:
+            readings[name] = _Reading(classes, exit_status, situation)
+        readings[name].feed(block)
+    if not readings:
+        readings[""] = _Reading(classes, exit_status, situation)
+    return {name: reading.explanation() for name, reading in readings.items()}
+
+
+class _Reading:
+    """One log while it is read; a short one is kept, for a second look at wrapped lines."""
+
+    def __init__(
+        self,
+        classes: tuple[SignatureClass, ...],
+        exit_status: int | None,
+        situation: Situation | None,
+    ) -> None:
+        self._classes, self._situation = classes, situation
+        self._matcher = Matcher(table(classes), exit_status)
+        self._kept: bytes | None = b""
+
+    def feed(self, block: bytes) -> None:
+        """Take in a block of whole lines."""
+        self._matcher.feed(block)
+        if self._kept is not None:
+            short = len(self._kept) + len(block) <= quoted.MOST_BYTES
+            self._kept = self._kept + block if short else None
+
+    def explanation(self) -> Explanation:
+        """Return what it says went wrong."""
+        self._matcher.finish()
+        explanation = _ExplanationBuilder(self._matcher, self._situation).explanation()
+        named = explanation.answer is not None and explanation.answer.kind == "failure"
+        if not self._kept or named or explanation.outcome is Outcome.SERVES:
+            return explanation
+        status = self._matcher.exit_status
+        return _of_quoted(self._kept, self._classes, status, self._situation) or explanation
+
+
+def _of_quoted(
+    text: bytes,
+    classes: tuple[SignatureClass, ...],
+    exit_status: int | None,
+    situation: Situation | None,
+) -> Explanation | None:
+    """Return what a short text says with its wrapped lines joined; None where that is nothing."""
+    for between in (" ", ""):
+        matcher = Matcher(table(classes), exit_status)
+        matcher.feed(quoted.joined(text, between))
+        matcher.finish()
+        explanation = _ExplanationBuilder(matcher, situation).explanation()
+        answer = explanation.answer
+        if answer and answer.kind == "failure" and answer.line is not None:
+            if answer.confidence is Confidence.CERTAIN:
+                answer = dataclasses.replace(answer, confidence=Confidence.LIKELY)
+            return dataclasses.replace(explanation, answer=answer)
+    return None
 
 
 class _ExplanationBuilder:
@@ -234,6 +305,7 @@ class _ExplanationBuilder:
             quoted=match.first.text[:QUOTED_CHARACTERS],
             times=match.times,
             processes=tuple(sorted(match.processes)),
+            nodes=tuple(match.nodes),
             captures=tuple(match.captures.items()),
             supported_by=tuple(agrees),
             contradicted_by=tuple(disagrees),

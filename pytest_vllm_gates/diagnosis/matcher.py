@@ -47,6 +47,7 @@ class SignatureMatch:
     patterns: set[int] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
     """Its lines, up to as many as errors are kept."""
+    nodes: dict[str, None] = field(default_factory=dict)
     loud: bool = False
     """Whether any of its lines is more than a warning."""
 
@@ -65,6 +66,8 @@ class SignatureMatch:
         """Remember who said it, and by which pattern it was known."""
         if hit.process and len(self.processes) < MAX_PROCESSES:
             self.processes[hit.process] = None
+        if hit.node and len(self.nodes) < MAX_PROCESSES:
+            self.nodes[hit.node] = None
         self.patterns.add(hit.pattern)
         self.loud = self.loud or not hit.warns
         if len(self.numbers) < MAX_ERRORS:
@@ -192,7 +195,7 @@ class Matcher:
                 }
                 hit = Hit(
                     number, text.strip(), candidate.line.level, candidate.line.process,
-                    captures, place, marks.warns(candidate.line),
+                    captures, place, marks.warns(candidate.line), candidate.line.node,
                 )  # fmt: skip
                 lines = min(signature.when.within, number - self._first_line)
                 window = candidate.window(lines)
@@ -232,7 +235,8 @@ class Matcher:
         else:
             self._reader.ignore(self._known | (self.table.nearby - self.table.once))
 
-    def _mark(self, candidate: Candidate, matched: Iterable[int]) -> None:
+    def _mark_boot(self, candidate: Candidate, matched: Iterable[int]) -> None:
+        """Take in what a line says of the course of its boot, or of a new one."""
         places, number = self.table.places, candidate.number
         if places[marks.LOADING] in matched and marks.ENGINE.search(candidate.line.text):
             # Where the banner is cut off, the engine's first line begins a boot after another.
@@ -244,18 +248,18 @@ class Matcher:
             if self._ended or 0 < self._banner < number - BANNER_LINES:
                 self._begin(number)
             self._banner = number
-            course = self.course.of(self.boot)
-            course.begun = course.begun or number
+            self.course.of(self.boot).begin(number)
         if places[marks.SHUTDOWN] in matched:
-            course = self.course.of(self.boot)
-            course.asked_to_end = course.asked_to_end or number
+            self.course.of(self.boot).ask_to_end(number)
             self._ended = True
         if places[marks.READY] in matched:
-            course = self.course.of(self.boot)
-            course.ready = course.ready or number
+            self.course.of(self.boot).become_ready(number)
         if places[marks.LOADING] in matched:
-            course = self.course.of(self.boot)
-            course.loading, course.stage = number, candidate.line.text.strip()
+            self.course.of(self.boot).load(number, candidate.line.text.strip())
+
+    def _mark(self, candidate: Candidate, matched: Iterable[int]) -> None:
+        self._mark_boot(candidate, matched)
+        places, number = self.table.places, candidate.number
         if places[marks.CHAIN] in matched and len(self.chains) < MAX_CHAINS:
             self.chains.append(number)
         if (

@@ -52,6 +52,8 @@ class Diagnosis:
     quoted: str
     times: int = 1
     processes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """The machines or pods that printed it, where the log says."""
     captures: tuple[tuple[str, str], ...] = ()
     supported_by: tuple[str, ...] = ()
     """What this machine says for it."""
@@ -78,6 +80,11 @@ class Diagnosis:
                 left_out = len(self.processes) - CANDIDATES_SHOWN
                 often += f", by {processes}" + (f" and {left_out} more" if left_out > 0 else "")
             lines += [f"  seen:  line {self.line}{often}", f"         {self.quoted}"]
+        if self.nodes:
+            shown = ", ".join(self.nodes[:CANDIDATES_SHOWN])
+            more = len(self.nodes) - CANDIDATES_SHOWN
+            left_out = f" and {more} more" if more > 0 else ""
+            lines.append(f"  where: on the node that printed it: {shown}{left_out}")
         lines += [f"  this machine agrees: {sentence}" for sentence in self.supported_by]
         lines += [
             f"  this machine speaks against it: {sentence}" for sentence in self.contradicted_by
@@ -151,8 +158,8 @@ class Explanation:
             return f"{self.answer.headline}; next: {self.answer.fixes[0]}"
         return f"{UNKNOWN}: {self.error_text or self.error[-1]}" if self.unknown else ""
 
-    def lines(self) -> list[str]:
-        """Return the explanation as a person reads it in a terminal."""
+    def _first_lines(self) -> list[str]:
+        """Return the answer, or that there is none, and how the server stands since then."""
         if self.answer:
             lines = self.answer.lines()
             if self.refused and self.outcome is Outcome.SERVES:
@@ -167,6 +174,11 @@ class Explanation:
             lines = ["nothing is said of a failure"] if self.error else ["nothing wrong is said"]
             if self.outcome_text:
                 lines.append(f"  {self.outcome_text}")
+        return lines
+
+    def lines(self) -> list[str]:
+        """Return the explanation as a person reads it in a terminal."""
+        lines = self._first_lines()
         if self.error:
             went_on = ", after which the server went on serving" if self.survived else ""
             location = f" (line {self.error_line}{went_on})" if self.error_line else ""
