@@ -99,19 +99,19 @@ def outcome_of(course: Course, boot: int, lines: int, *, failed: bool) -> tuple[
         return Outcome.FAILED, ""
     if last.asked_to_end:
         return Outcome.ENDED, f"the server was asked to end (line {last.asked_to_end})"
-    again = "was started again and serves" if boot else "serves"
-    if last.served:
-        return Outcome.SERVES, f"the server {again}: it answers requests (line {last.served})"
-    if last.ready:
-        return Outcome.SERVES, f"the server {again}: it became ready (line {last.ready})"
+    if last.serves:
+        again = "was started again and serves" if boot else "serves"
+        how = f"answers requests (line {last.served})"
+        if not last.served:
+            how = f"became ready (line {last.ready})"
+        return Outcome.SERVES, f"the server {again}: it {how}"
     if last.started:
-        line = last.loading or last.begun
         stage = f": {last.stage[:STAGE_CHARACTERS]}" if last.stage else ""
         begun = "starts again" if boot else "starts"
         return (
             Outcome.LOADING,
             f"the log ends while the server {begun}, and says neither that it is ready nor why "
-            f"not; it came to line {line}{stage}",
+            f"not; it came to line {last.loading or last.begun}{stage}",
         )
     if not lines:
         return Outcome.EMPTY, "the log is empty: nothing was read, and nothing can be said"

@@ -37,7 +37,15 @@ ERROR = (
     r"|^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)$"
     r"|^cannot start |Segmentation fault|\bKilled\b|^terminate called "
 )
-MARKS = (BANNER, SHUTDOWN, READY, LOADING, CHAIN, ERROR)
+# GPUs whose failures have fixes of their own.
+DEVICE = (
+    r"\bGB10\b|DGX[ -]Spark|\bsm_12[01]|\bSM12[01x]\b|compute_12[01]|RTX PRO \d000|RTX 50\d0"
+    r"|capability:? \(?12(?:[.,]? ?[01])?\b"
+)
+SPARK = re.compile(
+    r"\bGB10\b|DGX[ -]Spark|\bsm_?121a?\b|\bSM121\b|compute_121|capability:? \(?12[.,]? ?1\b"
+)
+MARKS = (BANNER, SHUTDOWN, READY, LOADING, CHAIN, ERROR, DEVICE)
 
 # Of these lines no error speaks: they warn of the future, or tell of the past.
 NO_ERROR = re.compile(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.diagnosis import marks
 from pytest_vllm_gates.diagnosis.conditions import Hit, MatchConditions
 from pytest_vllm_gates.diagnosis.course import Course
+from pytest_vllm_gates.diagnosis.settings import Settings
 from pytest_vllm_gates.diagnosis.sieve import Candidate, Reader, Sieve
 from pytest_vllm_gates.server.log_line import free
 
@@ -26,6 +27,7 @@ MAX_LINES = 1000
 """Lines that a pattern may match before further ones are left alone."""
 MAX_CHAINS = 1000
 MAX_PROCESSES = 64
+MAX_TEXTS = 8
 SAME_BLOCK = 60
 """Lines within which a later line may fill captures that the first one misses."""
 ERROR_BEFORE, ERROR_AFTER = 4, 2
@@ -47,6 +49,8 @@ class SignatureMatch:
     patterns: set[int] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
     """Its lines, up to as many as errors are kept."""
+    texts: dict[str, None] = field(default_factory=dict)
+    """What its first lines say."""
     nodes: dict[str, None] = field(default_factory=dict)
     loud: bool = False
     """Whether any of its lines is more than a warning."""
@@ -66,6 +70,8 @@ class SignatureMatch:
         """Remember who said it, and by which pattern it was known."""
         if hit.process and len(self.processes) < MAX_PROCESSES:
             self.processes[hit.process] = None
+        if len(self.texts) < MAX_TEXTS:
+            self.texts[hit.text] = None
         if hit.node and len(self.nodes) < MAX_PROCESSES:
             self.nodes[hit.node] = None
         self.patterns.add(hit.pattern)
@@ -132,6 +138,9 @@ class Matcher:
         self.errors: list[Error] = []
         self.chains: list[int] = []
         self.course = Course()
+        self.settings = Settings()
+        self.device_rules: set[str] = set()
+        """Rules about the GPU that the log itself tells of."""
         self.boot = 0
         self._ended = False
         self._dead = False
@@ -248,6 +257,7 @@ class Matcher:
             if self._ended or 0 < self._banner < number - BANNER_LINES:
                 self._begin(number)
             self._banner = number
+            self.settings.read(candidate.line.text)
             self.course.of(self.boot).begin(number)
         if places[marks.SHUTDOWN] in matched:
             self.course.of(self.boot).ask_to_end(number)
@@ -259,6 +269,9 @@ class Matcher:
 
     def _mark(self, candidate: Candidate, matched: Iterable[int]) -> None:
         self._mark_boot(candidate, matched)
+        if self.table.places[marks.DEVICE] in matched:
+            spark = marks.SPARK.search(candidate.line.text)
+            self.device_rules |= {"sm_12x", "spark"} if spark else {"sm_12x"}
         places, number = self.table.places, candidate.number
         if places[marks.CHAIN] in matched and len(self.chains) < MAX_CHAINS:
             self.chains.append(number)

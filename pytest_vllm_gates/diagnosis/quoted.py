@@ -9,9 +9,10 @@ MOST_BYTES = 256_000
 MOST_LINES = 8
 # What begins a line of its own, and does not go on with the one above.
 BEGINS = re.compile(
-    r"\s*(?:[>|*#`-]+ +)?(?:\(?[A-Za-z_]\w* ?(?:rank=\d+ )?pid=\d+|\[|\{|DEBUG|INFO|WARNING|ERROR|CRITICAL"
-    r"|\d{2,4}-\d\d-|Traceback|File \"|(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Warning|Interrupt)\b[:(]"
-    r"|During handling|The above exception|https?://|\$ |#)"
+    r"\s*(?:[>|*#`-]+ +)?(?:\(?[A-Za-z_]\w* ?(?:rank=\d+ )?pid=\d+|\[|\{"
+    r"|DEBUG|INFO|WARNING|ERROR|CRITICAL|\d{2,4}-\d\d-|Traceback|File \"|https?://|\$ |#"
+    r"|(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Warning|Interrupt)\b[:(]"
+    r"|During handling|The above exception)"
 )
 MARGIN = re.compile(r"^\s*(?:[>|]+ ?)*\s*")
 

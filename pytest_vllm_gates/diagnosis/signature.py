@@ -52,6 +52,8 @@ RULES: Mapping[str, str] = {
     "package_fits": "the captured `package` is as those that declare it want it",
     "packages_disagree": "an installed package's requirement is not met",
     "requirements_met": "every installed package's requirements are met",
+    "sm_12x": "a GPU has compute capability 12.0 or 12.1 (RTX 50, RTX PRO, DGX Spark)",
+    "spark": "a GPU is a DGX Spark's (GB10, compute capability 12.1, unified memory)",
     "small_shared_memory": "less than 1 GiB of shared memory",
     "unified_memory": "a GPU shares the machine's memory",
 }
@@ -115,6 +117,31 @@ class LineConditions(toml.Record):
         return sum(1 for pair in conditions if pair)
 
 
+class ShownFix(toml.Record):
+    """A fix that the log or the machine asks for: it is said before all others."""
+
+    fix: str
+    seen: tuple[str, ...] = ()
+    """Patterns of which the failure's own line has to match any."""
+    machines: tuple[str, ...] = ()
+    """Names of rules of which any has to hold; the log's own word on the GPU counts, too."""
+
+    @field_validator("seen")
+    @classmethod
+    def _are_patterns(cls, seen: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in seen:
+            patterns.checked(pattern)
+        return seen
+
+    @model_validator(mode="after")
+    def _has_a_reason(self) -> ShownFix:
+        if not self.seen and not self.machines:
+            raise ValueError(f"{self.fix!r} has neither `seen` nor `machines` to be said for")
+        if unknown := sorted({*self.machines} - RULES.keys()):
+            raise ValueError(f"{unknown[0]!r} is no rule about machines")
+        return self
+
+
 class SignatureText(toml.Record):
     """What is said; `{name}` stands for a capture."""
 
@@ -123,6 +150,7 @@ class SignatureText(toml.Record):
     """Said instead where a capture of `cause` is missing."""
     fixes: tuple[str, ...] = Field(min_length=1)
     """Most likely first; one that misses a capture is left out."""
+    shown: tuple[ShownFix, ...] = ()
 
 
 class MachineRules(toml.Record):
@@ -186,7 +214,7 @@ class Signature(toml.Record):
         groups = [set(patterns.checked(pattern).groupindex) for pattern in self.patterns]
         anywhere, everywhere = set[str]().union(*groups), set.intersection(*groups or [set()])
         text = self.text
-        for template in (text.cause, *text.fixes):
+        for template in (text.cause, *text.fixes, *(shown.fix for shown in text.shown)):
             for name in sorted(placeholders(template) - anywhere):
                 guess = nearest(name, anywhere)
                 hint = f"; did you mean {guess!r}?" if guess else ""

@@ -50,7 +50,10 @@ def parts(blocks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
             mine += [b""] * (position - len(mine)) + [line]
         for name, its_lines in by_part.items():
             missing = lines_so_far - shown.get(name, 0)
-            yield name, b"\n" * missing + b"\n".join(its_lines) + (b"\n" if ended is not None else b"")
+            yield (
+                name,
+                b"\n" * missing + b"\n".join(its_lines) + (b"\n" if ended is not None else b""),
+            )
             shown[name] = lines_so_far + len(its_lines)
         lines_so_far += len(lines)
 

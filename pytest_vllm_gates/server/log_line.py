@@ -47,10 +47,10 @@ STAMPS = (
     # uvicorn, as "ERROR:    "
     re.compile(rf"{LEVELS}: {{3,}}"),
 )
-# NCCL: "node1:4827:6900 [4] transport/net.cc:77 NCCL WARN "
+# What NCCL puts before its lines, as "node1:4827:6900 [4]".
 NCCL_HOST = re.compile(r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] ")
 # Quotation marks as web pages have them.
-TYPOGRAPHIC = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\xa0": " "})
+TYPOGRAPHIC = str.maketrans("\u2018\u2019\u201c\u201d\xa0", "''\"\" ")
 REPEATED = re.compile(r" (?:\[repeated \d+x across (?:cluster|all nodes)\].*)$")
 LINE_CHARACTERS = 20_000
 JSON_CHARACTERS = 2**20
@@ -97,11 +97,16 @@ def free(line: str) -> LogLine:
             break
     if "[repeated " in line:
         line = REPEATED.sub("", line)
-    if not line.isascii():
-        line = line.translate(TYPOGRAPHIC)
-    if nccl := NCCL_HOST.match(line):
-        node = nccl["node"]
-    return LogLine(line.rstrip(), level, process, node)
+    return LogLine(_plain(line), level, process, _nccl_host(line) or node)
+
+
+def _plain(line: str) -> str:
+    return (line if line.isascii() else line.translate(TYPOGRAPHIC)).rstrip()
+
+
+def _nccl_host(line: str) -> str:
+    match = NCCL_HOST.match(line)
+    return match["node"] if match else ""
 
 
 def _without_collectors(line: str) -> tuple[str, str]:
