@@ -30,7 +30,8 @@ JSON_KEYS = ("log", "message", "MESSAGE", "msg")
 # "(RayWorkerWrapper pid=12, ip=10.0.0.1) ".
 PROCESS = re.compile(
     r"\[(?P<rank>rank ?\d+)\]:? ?"
-    r"|\((?P<name>[A-Za-z_][\w. ]*?)? ?(?:rank=(?P<number>\d+) )?pid=\d+(?:, ip=(?P<ip>[\w.:]+))?\) ?"
+    r"|\((?P<name>[A-Za-z_][\w. ]*?)? ?(?:rank=(?P<number>\d+) )?pid=\d+"
+    r"(?:, ip=(?P<ip>[\w.:]+))?\) ?"
     r"|\((?P<ray>raylet|autoscaler|gcs_server)[^)]*\) "
 )
 LEVELS = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)"
