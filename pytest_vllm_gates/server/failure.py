@@ -83,8 +83,8 @@ class Diagnosis:
         if self.nodes:
             shown = ", ".join(self.nodes[:CANDIDATES_SHOWN])
             more = len(self.nodes) - CANDIDATES_SHOWN
-            left_out = f" and {more} more" if more > 0 else ""
-            lines.append(f"  where: on the node that printed it: {shown}{left_out}")
+            others = f" and {more} more" if more > 0 else ""
+            lines.append(f"  where: on the node that printed it: {shown}{others}")
         lines += [f"  this machine agrees: {sentence}" for sentence in self.supported_by]
         lines += [
             f"  this machine speaks against it: {sentence}" for sentence in self.contradicted_by
