@@ -11,7 +11,7 @@ from pytest_vllm_gates.cli import explain_context
 from pytest_vllm_gates.diagnosis import explain, signature
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.server import log
-from pytest_vllm_gates.server.failure import Outcome
+from pytest_vllm_gates.server.failure import LogOutcome
 
 if TYPE_CHECKING:
     import argparse
@@ -120,8 +120,8 @@ def _lines(explained: dict[str, Explanation], refused: dict[str, str]) -> list[s
 
 def _rank(explanation: Explanation) -> Sequence[bool]:
     return (
-        explanation.outcome is not Outcome.FAILED,
+        explanation.outcome is not LogOutcome.FAILED,
         explanation.answer is None,
         not explanation.unknown,
-        explanation.outcome is Outcome.UNTOLD,
+        explanation.outcome is LogOutcome.UNTOLD,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from pytest_vllm_gates.server.failure import Outcome
+from pytest_vllm_gates.server.failure import LogOutcome
 
 ANSWERED = re.compile(rb'"POST /v1/[^"\n]*" 200|generation throughput: (?!0\.0 )\d')
 SIGNS = (b'" 200', b"generation throughput: ")
@@ -92,27 +92,27 @@ class Course:
                 return
 
 
-def outcome_of(course: Course, boot: int, lines: int, *, failed: bool) -> tuple[Outcome, str]:
+def outcome_of(course: Course, boot: int, lines: int, *, failed: bool) -> tuple[LogOutcome, str]:
     """Return how the last boot stands at the log's end, and the sentence that says so."""
     last = course.of(boot)
     if failed:
-        return Outcome.FAILED, ""
+        return LogOutcome.FAILED, ""
     if last.asked_to_end:
-        return Outcome.ENDED, f"the server was asked to end (line {last.asked_to_end})"
+        return LogOutcome.ENDED, f"the server was asked to end (line {last.asked_to_end})"
     if last.serves:
         again = "was started again and serves" if boot else "serves"
         how = f"answers requests (line {last.served})"
         if not last.served:
             how = f"became ready (line {last.ready})"
-        return Outcome.SERVES, f"the server {again}: it {how}"
+        return LogOutcome.SERVES, f"the server {again}: it {how}"
     if last.started:
         stage = f": {last.stage[:STAGE_CHARACTERS]}" if last.stage else ""
         begun = "starts again" if boot else "starts"
         return (
-            Outcome.LOADING,
+            LogOutcome.LOADING,
             f"the log ends while the server {begun}, and says neither that it is ready nor why "
             f"not; it came to line {last.loading or last.begun}{stage}",
         )
     if not lines:
-        return Outcome.EMPTY, "the log is empty: nothing was read, and nothing can be said"
-    return Outcome.UNTOLD, f"no line of it tells of a start or of a request ({lines} read)"
+        return LogOutcome.EMPTY, "the log is empty: nothing was read, and nothing can be said"
+    return LogOutcome.UNTOLD, f"no line of it tells of a start or of a request ({lines} read)"

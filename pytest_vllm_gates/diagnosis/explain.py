@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.diagnosis import quoted, sources
 from pytest_vllm_gates.diagnosis.building import ExplanationBuilder
 from pytest_vllm_gates.diagnosis.matcher import Matcher, PatternTable
-from pytest_vllm_gates.server.failure import Confidence, Outcome
+from pytest_vllm_gates.server.failure import Confidence, LogOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ class _Reading:
         self._matcher.finish()
         explanation = ExplanationBuilder(self._matcher, self._situation).explanation()
         named = explanation.answer is not None and explanation.answer.kind == "failure"
-        if not self._kept or named or explanation.outcome is Outcome.SERVES:
+        if not self._kept or named or explanation.outcome is LogOutcome.SERVES:
             return explanation
         status = self._matcher.exit_status
         return _of_quoted(self._kept, self._classes, status, self._situation) or explanation

@@ -21,7 +21,7 @@ class Confidence(StrEnum):
     POSSIBLE = "possible"
 
 
-class Outcome(StrEnum):
+class LogOutcome(StrEnum):
     """How the last boot of a log stands at its end."""
 
     SERVES = "serves"
@@ -111,7 +111,7 @@ class Explanation:
     """Whether it did so to the end, as far as anything says: then the error ended nothing."""
     refused: bool = False
     """Whether the server is well and only refused what clients asked."""
-    outcome: Outcome = Outcome.UNTOLD
+    outcome: LogOutcome = LogOutcome.UNTOLD
     outcome_text: str = ""
     """The same in a sentence, with its line."""
     candidates: tuple[Diagnosis, ...] = ()
@@ -142,7 +142,7 @@ class Explanation:
     @property
     def untold(self) -> bool:
         """Whether the log does not say how it went: it is empty, or ends while the server loads."""
-        return self.answer is None and self.outcome in (Outcome.EMPTY, Outcome.LOADING)
+        return self.answer is None and self.outcome in (LogOutcome.EMPTY, LogOutcome.LOADING)
 
     @property
     def name(self) -> str:
@@ -162,13 +162,13 @@ class Explanation:
         """Return the answer, or that there is none, and how the server stands since then."""
         if self.answer:
             lines = self.answer.lines()
-            if self.refused and self.outcome is Outcome.SERVES:
+            if self.refused and self.outcome is LogOutcome.SERVES:
                 lines.append("  the server itself is well: it refused requests of this kind")
-            elif self.outcome in (Outcome.SERVES, Outcome.LOADING):
+            elif self.outcome in (LogOutcome.SERVES, LogOutcome.LOADING):
                 lines.append(f"  since then: {self.outcome_text}")
         elif self.unknown:
             lines = [f"{UNKNOWN}: no signature knows this failure"]
-        elif self.outcome in (Outcome.LOADING, Outcome.EMPTY):
+        elif self.outcome in (LogOutcome.LOADING, LogOutcome.EMPTY):
             lines = [self.outcome_text]
         else:
             lines = ["nothing is said of a failure"] if self.error else ["nothing wrong is said"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from diagnosis.explaining import HEALTHY, MEMORY, READY, STAMP, classes, explanation_of, signature
-from pytest_vllm_gates.server.failure import Confidence, Outcome
+from pytest_vllm_gates.server.failure import Confidence, LogOutcome
 
 LOADING = HEALTHY[:5]
 SERVED = (HEALTHY[6],) * 40
@@ -19,7 +19,7 @@ GONE = "the engine did not start"
 def test_what_is_said_before_a_server_is_ready_did_not_keep_it_from_serving() -> None:
     for line in (WARNING, GLOG, MEMORY):
         explanation = explanation_of(*LOADING, line, *HEALTHY[5:])
-        assert (explanation.id, explanation.outcome) == (None, Outcome.SERVES)
+        assert (explanation.id, explanation.outcome) == (None, LogOutcome.SERVES)
         assert [warning.id for warning in explanation.warnings] == ["MEMORY"]
         assert "the server serves: it answers requests (line 8)" in explanation.lines()[1]
 
@@ -57,20 +57,20 @@ def test_a_known_line_that_several_failures_print_is_never_certain() -> None:
 def test_a_failure_that_the_server_outlives_is_told_with_what_came_after() -> None:
     explanation = explanation_of(*HEALTHY, MEMORY, *SERVED)
     assert explanation.answer
-    assert (explanation.id, explanation.outcome) == ("MEMORY", Outcome.SERVES)
+    assert (explanation.id, explanation.outcome) == ("MEMORY", LogOutcome.SERVES)
     assert explanation.answer.confidence is Confidence.LIKELY
     assert any(
         line.startswith("  since then: the server serves: it answers requests (line 49)")
         for line in explanation.lines()
     )
     explanation = explanation_of(*HEALTHY, *SERVED, MEMORY)
-    assert (explanation.id, explanation.outcome) == ("MEMORY", Outcome.FAILED)
+    assert (explanation.id, explanation.outcome) == ("MEMORY", LogOutcome.FAILED)
 
 
 @pytest.mark.parametrize("again", [HEALTHY, (*LOADING, f"INFO:     {READY}")])
 def test_a_server_that_recovered_is_said_to_serve(again: tuple[str, ...]) -> None:
     explanation = explanation_of(*LOADING, MEMORY, GONE, *again)
-    assert (explanation.id, explanation.outcome) == ("MEMORY", Outcome.SERVES)
+    assert (explanation.id, explanation.outcome) == ("MEMORY", LogOutcome.SERVES)
     assert any("the server was started again and serves" in line for line in explanation.lines())
 
 
@@ -97,23 +97,27 @@ def test_a_log_that_ends_while_loading_says_so() -> None:
     explanation = explanation_of(*LOADING)
     assert (explanation.id, explanation.outcome, explanation.untold) == (
         None,
-        Outcome.LOADING,
+        LogOutcome.LOADING,
         True,
     )
     assert "ends while the server starts" in explanation.lines()[0]
     assert "line 5: Loading safetensors checkpoint shards:  50%" in explanation.lines()[0]
     again = explanation_of(*LOADING, MEMORY, GONE, *LOADING)
-    assert (again.id, again.outcome) == ("MEMORY", Outcome.LOADING)
+    assert (again.id, again.outcome) == ("MEMORY", LogOutcome.LOADING)
     assert any("ends while the server starts again" in line for line in again.lines())
 
 
 def test_an_empty_log_says_so() -> None:
     explanation = explanation_of()
-    assert (explanation.id, explanation.outcome, explanation.untold) == (None, Outcome.EMPTY, True)
+    assert (explanation.id, explanation.outcome, explanation.untold) == (
+        None,
+        LogOutcome.EMPTY,
+        True,
+    )
     assert explanation.lines() == ["the log is empty: nothing was read, and nothing can be said"]
 
 
 def test_a_server_that_was_asked_to_end_did_not_fail() -> None:
     end = f"(APIServer pid=1) INFO {STAMP} [l.py:1] [shutdown] API server: stopping engine client"
     explanation = explanation_of(*HEALTHY, end)
-    assert (explanation.id, explanation.outcome) == (None, Outcome.ENDED)
+    assert (explanation.id, explanation.outcome) == (None, LogOutcome.ENDED)
