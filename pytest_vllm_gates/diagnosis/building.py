@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.bounded import patterns
 from pytest_vllm_gates.diagnosis import course, machine, ranking
 from pytest_vllm_gates.diagnosis.conditions import Hit
+from pytest_vllm_gates.diagnosis.marks import GAVE_UP
 from pytest_vllm_gates.diagnosis.matcher import SignatureMatch
 from pytest_vllm_gates.diagnosis.signature import PLACEHOLDER, placeholders
 from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation
@@ -128,7 +129,7 @@ class ExplanationBuilder:
 
     def _outweighed(self, matches: Sequence[SignatureMatch]) -> bool:
         """Return whether a real exception stands against what is only a warning, or comes later."""
-        if not matches or self._error is None:
+        if not matches or self._error is None or GAVE_UP.match(self._error.text):
             return False
         first, error = matches[0], self._error
         return error.boot > first.boot or (

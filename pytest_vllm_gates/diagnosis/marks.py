@@ -57,6 +57,8 @@ BEGINS = re.compile(
     r"|(?:\S+: )*(?:fatal )?error: |(?:\S+: )*[Ff]atal |cannot start |terminate called "
     r"|.*(?:Segmentation fault|\bKilled\b)"
 )
+# Somebody lost patience, or a task was called off: what went wrong was said before.
+GAVE_UP = re.compile(r"(?:\w+\.)*(?:KeyboardInterrupt|SystemExit|CancelledError|GeneratorExit)\b")
 ERROR_LEVELS = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
 # What a client sent is quoted here, and may say anything.
 QUOTES = re.compile(

@@ -7,6 +7,8 @@ import re
 MOST_BYTES = 256_000
 """Of a text that is looked at again with its lines joined; what servers write is not wrapped."""
 MOST_LINES = 8
+WRAPPED_CHARACTERS = 36
+"""Of a line that goes on in the next: shorter ones end where they end."""
 # What begins a line of its own, and does not go on with the one above.
 BEGINS = re.compile(
     r"\s*(?:[>|*#`-]+ +)?(?:\(?[A-Za-z_]\w* ?(?:rank=\d+ )?pid=\d+|\[|\{"
@@ -27,7 +29,7 @@ def joined(text: bytes, between: str) -> bytes:
         while (
             end < len(lines)
             and end - position < MOST_LINES
-            and lines[position].strip()
+            and len(lines[end - 1].rstrip()) >= WRAPPED_CHARACTERS
             and lines[end].strip(" >|`\t")
             and not BEGINS.match(lines[end])
         ):

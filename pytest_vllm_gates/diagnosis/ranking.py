@@ -95,8 +95,8 @@ def unexplained(matcher: Matcher) -> list[Error]:
     A wrapper explains its own line alone: the traceback below it may be of the root.
     """
     known_lines = {number for match in matcher.seen.values() for number in match.numbers}
-    explained_lines = [
-        match.first.number
+    explaining = [
+        match
         for match in matcher.seen.values()
         if match.signature.kind != "wrapper" and not yields(match)
     ]
@@ -105,7 +105,10 @@ def unexplained(matcher: Matcher) -> list[Error]:
         for error in matcher.errors
         if not NO_ERROR.search(error.text)
         and error.number not in known_lines
-        and not any(together(matcher, error.number, number) for number in explained_lines)
+        and not any(
+            match.boot == error.boot and together(matcher, error.number, match.first.number)
+            for match in explaining
+        )
     ]
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 PREFIX = re.compile(rb"\[pod/(?P<pod>[^\]\s]+)\] |(?P<service>[A-Za-z][\w.-]*) +\| ")
 HEADLINE = re.compile(rb"==> (?P<file>\S.*?) <==\r?$")
-LOOKED_AT = 400
+LOOKED_AT = 20_000
+"""Lines of a log's first block."""
 MOST = 64
 """Parts that are told apart; further ones are read with the last."""
 
@@ -59,13 +60,17 @@ def parts(blocks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def _several(block: bytes) -> bool:
-    """Return whether the lines of a log's first block have several writers."""
-    writers = set[bytes]()
-    for line in block.split(b"\n", LOOKED_AT * 50)[: LOOKED_AT * 50]:
-        if match := PREFIX.match(line):
-            writers.add(match["pod"] or match["service"])
-        elif headline := HEADLINE.match(line):
-            writers.add(headline["file"])
-        if len(writers) > 1:
-            return True
-    return False
+    """Return whether the lines of a log's first block have several writers.
+
+    What only looks like a service is a column of a table: most lines have to begin with one.
+    """
+    pods, services, files = set[bytes](), set[bytes](), set[bytes]()
+    with_service = lines = 0
+    for line in block.split(b"\n", LOOKED_AT)[:LOOKED_AT]:
+        lines += bool(line.strip())
+        if headline := HEADLINE.match(line):
+            files.add(headline["file"])
+        elif match := PREFIX.match(line):
+            (pods if match["pod"] else services).add(match["pod"] or match["service"])
+            with_service += match["service"] is not None
+    return max(len(pods), len(files)) > 1 or (len(services) > 1 and with_service > lines / 2)

@@ -108,6 +108,8 @@ def test_each_container_is_explained_by_itself(capsys: pytest.CaptureFixture[str
     assert "== vllm-0/proxy\nnothing wrong is said" in text
     Path("compose.log").write_text(f"vllm-1  | {CAUSE}\nnginx-1 | ready\n")
     assert "== vllm-1\nKV_NONE" in explained(capsys, "compose.log")[1]
+    Path("table.log").write_text(f"gpu | memory\nhost | memory\n{CAUSE}\nend\nend\n")
+    assert explained(capsys, "table.log")[1].startswith("KV_NONE")
     Path("tail.log").write_text(f"==> a.log <==\nfine\n==> b.log <==\n{CAUSE}\n")
     assert "== b.log\nKV_NONE" in explained(capsys, "tail.log")[1]
 

@@ -121,3 +121,9 @@ def test_a_server_that_was_asked_to_end_did_not_fail() -> None:
     end = f"(APIServer pid=1) INFO {STAMP} [l.py:1] [shutdown] API server: stopping engine client"
     explanation = explanation_of(*HEALTHY, end)
     assert (explanation.id, explanation.outcome) == (None, LogOutcome.ENDED)
+
+
+def test_giving_up_is_no_exception_against_what_was_waited_for() -> None:
+    explanation = explanation_of(*LOADING, WARNING, *APART, TRACEBACK[0], "KeyboardInterrupt")
+    assert explanation.answer
+    assert (explanation.id, explanation.answer.confidence) == ("MEMORY", Confidence.LIKELY)

@@ -38,7 +38,7 @@ def test_healthy_log_gives_no_diagnosis() -> None:
     )
     assert explanation.lines() == [
         "nothing wrong is said",
-        "  the server serves: it answers requests (line 8)",
+        "  the server serves: it answers requests (line 7)",
     ]
     assert explanation.lines_read == len(HEALTHY)
 
