@@ -15,7 +15,7 @@ from pytest_vllm_gates.server.failure import LogOutcome
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pytest_vllm_gates.server.failure import Explanation
 
@@ -118,7 +118,7 @@ def _lines(explained: dict[str, Explanation], refused: dict[str, str]) -> list[s
     return lines[:-1] if lines and not lines[-1] else lines
 
 
-def _rank(explanation: Explanation) -> Sequence[bool]:
+def _rank(explanation: Explanation) -> tuple[bool, bool, bool, bool]:
     return (
         explanation.outcome is not LogOutcome.FAILED,
         explanation.answer is None,

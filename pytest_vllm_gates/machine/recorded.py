@@ -18,14 +18,15 @@ def machine_of(document: Mapping[str, Any]) -> Machine:
     if not isinstance(record, Mapping) or not {"os", "devices"} <= record.keys():
         raise ValueError("no machine is in it: `vllm-gates inventory --json` writes one")
     devices = [device for device in record["devices"] if isinstance(device, Mapping)]
+    unnamed: dict[str, Any] = {"name": "a GPU"}
     gpus = tuple(
-        Gpu(**{"index": index, "name": "a GPU", **_known(Gpu, device)})
+        Gpu(**{"index": index, **unnamed, **_known(Gpu, device)})
         for index, device in enumerate(devices)
     )
     limits = _known(ProcessLimits, record.get("limits"))
     if isinstance(files := limits.get("open_files"), list):
         limits["open_files"] = tuple(files)
-    whole = {
+    whole: dict[str, Any] = {
         "os": "", "python": "", "cpu": "", "cores": 0, "memory_bytes": None,
         **_known(Machine, record),
         "gpus": tuple(gpu.name for gpu in gpus), "devices": gpus,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 from pytest_vllm_gates.bounded.errors import UnreadableError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 HEAD_BYTES = 4096
@@ -43,6 +44,13 @@ BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
+
+
+PACKED: tuple[tuple[bytes, str, Callable[[io.BufferedReader], object]], ...] = (
+    (b"\x1f\x8b", "gzip", lambda source: gzip.GzipFile(fileobj=source)),
+    (b"BZh", "bzip2", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+)
 
 
 class LogBytes(Protocol):
@@ -85,13 +93,9 @@ def text_of(source: BinaryIO, path: Path) -> LogBytes:
     """Return what reads a log's text; raises `UnreadableError` for what is no text."""
     buffered = io.BufferedReader(cast("io.RawIOBase", source), BUFFER_BYTES)
     head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
-    for magic, kind, opener in (
-        (b"\x1f\x8b", "gzip", gzip.GzipFile),
-        (b"BZh", "bzip2", bz2.BZ2File),
-        (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
-    ):
+    for magic, kind, opener in PACKED:
         if head.startswith(magic):
-            opened = opener(fileobj=buffered) if opener is gzip.GzipFile else opener(buffered)  # type: ignore[arg-type,call-arg]
+            opened = opener(buffered)
             unpacked = _Unpacked(cast("BinaryIO", opened), path, kind)
             first = unpacked.read(HEAD_BYTES)
             _check(first, path)
