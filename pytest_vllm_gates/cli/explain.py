@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import lane as lanes, project as projects
-from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.catalog import project as projects
+from pytest_vllm_gates.cli import explain_context
 from pytest_vllm_gates.diagnosis import explain, signature
-from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.machine import inspect as machine_inspect
-from pytest_vllm_gates.preflight import gather
-from pytest_vllm_gates.preflight.types import Situation
 from pytest_vllm_gates.server import log
+from pytest_vllm_gates.server.failure import LogOutcome
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
-DESCRIPTION = """what failed, why, and what to do next, from a log of any origin: a file, or -
-for what is piped in (docker logs, kubectl logs, journalctl). Exits with 0 where the failure has a
-name or the log says nothing wrong, with 1 where something failed that no signature knows."""
+    from pytest_vllm_gates.server.failure import Explanation
+
+DESCRIPTION = """what failed, why, and what to do next, from logs of any origin: a file (plain,
+gzip, bzip2, xz, UTF-16), a folder of them, or - for what is piped in (docker logs, kubectl logs,
+journalctl). Each container of a log with several is explained by itself. Exits with 0 where the
+failure has a name or the log says nothing wrong; with 1 where something failed that no signature
+knows, and where the log is empty or ends while the server loads; with 2 where it is no log."""
+MOST_FILES = 500
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +32,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = commands.add_parser(
         "explain", help="what a server's log says went wrong", description=DESCRIPTION
     )
-    parser.add_argument("log", metavar="LOG", help="a file, or - for the standard input")
+    parser.add_argument("log", metavar="LOG", help="a file, a folder, or - for the standard input")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument(
         "--exit-status", type=int, metavar="N", help="what the server ended with, -9 or 137"
@@ -40,43 +41,87 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--here", action="store_true", help="it ran on this machine, whose facts are to be heard"
     )
     parser.add_argument("--lane", help="it ran on this machine, from this lane")
+    parser.add_argument(
+        "--context", action="append", default=[], metavar="LANE|FILE",
+        help="where it ran: a lane, an inventory (`vllm-gates inventory --json`) of its machine, or"
+        " the config of `vllm serve --config`; again for another",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the log says; 1 where it is an error that no signature knows."""
+    """Print what the log says; the exit status is the description's."""
     project = projects.current()
     path = Path(options.log)
     classes = signature.load_all(project)
-    situation = _situation(options.lane, project) if options.here or options.lane else None
-    try:
-        explanation = explain.explain(log.blocks(path), classes, options.exit_status, situation)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    if options.json:
-        print(json.dumps(explanation.document(), indent=2, ensure_ascii=False))
-    else:
-        print("\n".join(explanation.lines()))
-    return 1 if explanation.unknown else 0
-
-
-def _situation(lane: str | None, project: Path) -> Situation:
-    """Return what is known of this machine, and of the lane where one is named."""
-    known = Situation(
-        lane=lane or "",
-        machine=machine_inspect.inspect(),
-        model=Model(""),
-        environment=dict(os.environ),
+    situation = explain_context.situation_of(
+        options.context, options.lane, here=options.here, project=project
     )
-    if lane is None:
-        return known
-    made = lanes.load(lane, project)
-    bundle = gather.of(environment.at_hand(made, cache=files.default_cache()))
-    return Situation(
-        lane=made.name,
-        machine=known.machine,
-        model=known.model,
-        bundle=bundle,
-        serve=made.serve,
-        environment={**os.environ, **made.env},
+    explained: dict[str, Explanation] = {}
+    refused: dict[str, str] = {}
+    for name, file in _files(path):
+        try:
+            parts = explain.explain_parts(log.blocks(file), classes, options.exit_status, situation)
+        except OSError as error:
+            raise UserError(f"{file}: cannot be read: {error.strerror}") from error
+        except UserError as error:
+            if not path.is_dir():
+                raise
+            refused[name] = str(error)
+            continue
+        for part, explanation in parts.items():
+            explained[": ".join(filter(None, (name, part)))] = explanation
+    if options.json:
+        print(json.dumps(_document(explained, refused), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(_lines(explained, refused)))
+    if refused:
+        return 2
+    return int(any(each.unknown or each.untold for each in explained.values()))
+
+
+def _files(path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files that are to be explained, with their names inside a folder."""
+    if not path.is_dir():
+        yield "", path
+        return
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    files = [file for file in files if not file.name.startswith(".")]
+    if not files:
+        raise UserError(f"{path}: no file is in this folder, and so no log")
+    if len(files) > MOST_FILES:
+        raise UserError(
+            f"{path}: {len(files)} files are more than the {MOST_FILES} that are explained at "
+            "once: name a folder inside it"
+        )
+    for file in files:
+        yield str(file.relative_to(path)), file
+
+
+def _document(explained: dict[str, Explanation], refused: dict[str, str]) -> dict[str, object]:
+    if explained.keys() == {""} and not refused:
+        return explained[""].document()
+    return {
+        "parts": {name: each.document() for name, each in explained.items()},
+        "refused": refused,
+    }
+
+
+def _lines(explained: dict[str, Explanation], refused: dict[str, str]) -> list[str]:
+    """Return what is said of each part: failures first, what says nothing last."""
+    if explained.keys() == {""} and not refused:
+        return explained[""].lines()
+    lines: list[str] = []
+    for name, each in sorted(explained.items(), key=lambda pair: _rank(pair[1])):
+        lines += [f"== {name}", *each.lines(), ""]
+    lines += [f"not read: {reason}" for reason in refused.values()]
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _rank(explanation: Explanation) -> tuple[bool, bool, bool, bool]:
+    return (
+        explanation.outcome is not LogOutcome.FAILED,
+        explanation.answer is None,
+        not explanation.unknown,
+        explanation.outcome is LogOutcome.UNTOLD,
     )

@@ -76,14 +76,17 @@ class MatchConditions:
         conditions = signature.when
         if conditions.exit_status and self._exit_status not in (None, *conditions.exit_status):
             return False
-        if conditions.after and not self._any(conditions.after, self._passed):
+        came_after = bool(conditions.after) and self._any(conditions.after, self._passed)
+        if conditions.after and not came_after and not conditions.either:
             return False
         if conditions.not_after and self._any(conditions.not_after, self._passed):
             return False
         if any(is_matched(self._places[pattern]) for pattern in conditions.not_near):
             return False
-        is_near = not conditions.near or any(
-            is_matched(self._places[pattern]) for pattern in conditions.near
+        is_near = (
+            (came_after and conditions.either)
+            or not conditions.near
+            or any(is_matched(self._places[pattern]) for pattern in conditions.near)
         )
         if is_near and not conditions.not_near:
             return True
@@ -114,3 +117,7 @@ class Hit:
     process: str
     captures: dict[str, str]
     pattern: int
+    warns: bool = False
+    """Whether the line is no more than a warning."""
+    node: str = ""
+    """The machine or pod that printed it."""

@@ -1,56 +1,27 @@
 """Names a failure: reads a server's log and gives one cause and one fix, or UNKNOWN.
 
-`diagnosis/ranking.py` chooses the root from several signatures. A log without an error gets no
-diagnosis.
-
-The confidence of an answer is a count. In its favour: its line is specific (it has captures or
-conditions, or the length of a sentence); several of its patterns, or several processes, match; the
-machine agrees. Against it: an error that no signature knows comes before it; another failure is as
-specific in the same error block; the exit status it depends on is not known; the machine disagrees.
-The machine counts twice. More for than against is certain, equal is likely, less is possible. A
-signature that only reports that something else failed is always possible.
+`diagnosis/ranking.py` chooses the root from several signatures, and `diagnosis/building.py` says
+how sure the answer is. A log without an error gets no diagnosis. Where a short text names nothing
+it is looked at again with its wrapped lines joined, for people paste from pages.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.diagnosis import machine, ranking
-from pytest_vllm_gates.diagnosis.conditions import Hit
-from pytest_vllm_gates.diagnosis.matcher import Matcher, PatternTable, SignatureMatch
-from pytest_vllm_gates.diagnosis.signature import PLACEHOLDER, placeholders
-from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation
+from pytest_vllm_gates.diagnosis import quoted, sources
+from pytest_vllm_gates.diagnosis.building import ExplanationBuilder
+from pytest_vllm_gates.diagnosis.matcher import Matcher, PatternTable
+from pytest_vllm_gates.server.failure import Confidence, LogOutcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from pytest_vllm_gates.diagnosis.matcher import Error
-    from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
+    from pytest_vllm_gates.diagnosis.signature import SignatureClass
     from pytest_vllm_gates.preflight.types import Situation
-
-
-def confidence_of(
-    *,
-    kind: str,
-    agrees: bool,
-    disagrees: bool,
-    said_often: bool,
-    specific: bool,
-    error_before: bool,
-    rivals: bool,
-    status_unknown: bool,
-) -> Confidence:
-    """Return how sure an answer is of which this is known."""
-    points = 2 * agrees + said_often + specific
-    points -= 2 * disagrees + error_before + rivals + status_unknown
-    if kind != "failure" or points < 0:
-        return Confidence.POSSIBLE
-    return Confidence.CERTAIN if points > 0 else Confidence.LIKELY
-
-
-# A process that was asked to end, or ended well, did not fail.
-ENDED_WELL = frozenset({0, -15, -2, 143, 130})
+    from pytest_vllm_gates.server.failure import Explanation
 
 
 @lru_cache(maxsize=4)
@@ -70,165 +41,78 @@ def explain(
     `exit_status` is the process's, negative for a signal, and `situation` the machine it ran on,
     where they are known.
     """
-    matcher = Matcher(table(classes), exit_status)
+    reading = _Reading(classes, exit_status, situation)
     for block in blocks:
-        matcher.feed(block)
-    matcher.finish()
-    return _ExplanationBuilder(matcher, situation).explanation()
+        reading.feed(block)
+    return reading.explanation()
 
 
-class _ExplanationBuilder:
-    """Puts what a matcher kept into words."""
+def explain_parts(
+    blocks: Iterable[bytes],
+    classes: tuple[SignatureClass, ...],
+    exit_status: int | None = None,
+    situation: Situation | None = None,
+) -> dict[str, Explanation]:
+    """Return what each container or file that wrote a log says went wrong, by its name.
 
-    def __init__(self, matcher: Matcher, situation: Situation | None) -> None:
-        self._matcher = matcher
-        self._situation = situation
-        self._seen = list(matcher.seen.values())
-        self._error = ranking.unexplained(matcher)
+    The name of the only one is "". Line numbers are those of the whole.
+    """
+    readings: dict[str, _Reading] = {}
+    for name, block in sources.parts(blocks):
+        if name not in readings:
+            readings[name] = _Reading(classes, exit_status, situation)
+        readings[name].feed(block)
+    if not readings:
+        readings[""] = _Reading(classes, exit_status, situation)
+    return {name: reading.explanation() for name, reading in readings.items()}
+
+
+class _Reading:
+    """One log while it is read; a short one is kept, for a second look at wrapped lines."""
+
+    def __init__(
+        self,
+        classes: tuple[SignatureClass, ...],
+        exit_status: int | None,
+        situation: Situation | None,
+    ) -> None:
+        self._classes, self._situation = classes, situation
+        self._matcher = Matcher(table(classes), exit_status)
+        self._kept: bytes | None = b""
+
+    def feed(self, block: bytes) -> None:
+        """Take in a block of whole lines."""
+        self._matcher.feed(block)
+        if self._kept is not None:
+            short = len(self._kept) + len(block) <= quoted.MOST_BYTES
+            self._kept = self._kept + block if short else None
 
     def explanation(self) -> Explanation:
-        """Return the whole."""
-        matcher = self._matcher
-        matches = ranking.ranked(matcher, ranking.failures(self._seen))
-        wrappers, warnings = (
-            ranking.ranked(matcher, [match for match in self._seen if match.signature.kind == kind])
-            for kind in ("wrapper", "warning")
-        )
-        refused = bool(matches) and matches[0].signature.phase == "client"
-        if refused and self._died(wrappers):
-            answer, refused = None, False
-        else:
-            answer = matches[0] if matches else self._by_status()
-        if answer is None and wrappers and self._error is None:
-            answer = max(wrappers, key=lambda match: (match.boot, -match.first.number))
-        error = self._shown_error(answer)
-        candidates = [match for match in matches if match is not answer]
-        survived = bool(error and matcher.answered and matcher.answered > error.number)
-        return Explanation(
-            answer=self._diagnosis(answer, candidates) if answer else None,
-            error=error.excerpt if error else self._last_words(answer),
-            error_line=error.number if error else None,
-            error_text=error.text if error else "",
-            survived=survived,
-            well=survived and answer is None and not self._died(wrappers),
-            refused=refused,
-            candidates=tuple(self._diagnosis(match) for match in candidates),
-            warnings=tuple(self._diagnosis(warning) for warning in warnings),
-            wrappers=tuple(
-                self._diagnosis(wrapper) for wrapper in wrappers if wrapper is not answer
-            ),
-            lines_read=matcher.lines,
-        )
-
-    def _died(self, wrappers: list[SignatureMatch]) -> bool:
-        """Return whether the server went down, as far as anything says so."""
-        return bool(wrappers) or not self._ended_well()
-
-    def _ended_well(self) -> bool:
+        """Return what it says went wrong."""
+        self._matcher.finish()
+        explanation = ExplanationBuilder(self._matcher, self._situation).explanation()
+        named = explanation.answer is not None and explanation.answer.kind == "failure"
+        if not self._kept or named or explanation.outcome is LogOutcome.SERVES:
+            return explanation
         status = self._matcher.exit_status
-        return status is None or status in ENDED_WELL
-
-    def _by_status(self) -> SignatureMatch | None:
-        """Return the signature that the exit status alone tells of, with nothing else to go by."""
-        if self._error is not None:
-            return None
-        for signature in self._matcher.table.signatures:
-            if not signature.patterns and self._matcher.exit_status in signature.when.exit_status:
-                hit = Hit(0, f"exit status {self._matcher.exit_status}", "", "", {}, 0)
-                return SignatureMatch(signature, self._matcher.boot, hit, 0)
-        return None
-
-    def _shown_error(self, answer: SignatureMatch | None) -> Error | None:
-        """Return the unexplained error, as far as it comes before what explains the rest."""
-        error = self._error
-        if error is None or answer is None:
-            return error
-        before = error.boot == answer.boot and error.number < answer.first.number
-        return error if before else None
-
-    def _last_words(self, answer: SignatureMatch | None) -> tuple[str, ...]:
-        """Return the log's end, of a process that failed without a word that is known."""
-        if answer is not None or self._ended_well():
-            return ()
-        return self._matcher.last_lines() or ("the log is empty",)
-
-    def _diagnosis(
-        self, match: SignatureMatch, rivals: Iterable[SignatureMatch] | None = None
-    ) -> Diagnosis:
-        signature = match.signature
-        agrees = machine.statements(signature.machine.supports, self._situation, match.captures)
-        disagrees = machine.statements(
-            signature.machine.contradicts, self._situation, match.captures
-        )
-        by_status = match.first.number == 0
-        return Diagnosis(
-            id=signature.id,
-            title=signature.title,
-            name=self._matcher.table.classes[signature.id],
-            phase=signature.phase,
-            kind=signature.kind,
-            confidence=self._confidence(match, bool(agrees), bool(disagrees), rivals),
-            cause=_cause(signature, match.captures),
-            fixes=_fixes(signature, match.captures),
-            line=None if by_status else match.first.number,
-            quoted=match.first.text[:QUOTED_CHARACTERS],
-            times=match.times,
-            processes=tuple(sorted(match.processes)),
-            captures=tuple(match.captures.items()),
-            supported_by=tuple(agrees),
-            contradicted_by=tuple(disagrees),
-            references=signature.references,
-            infrastructure=signature.infrastructure,
-        )
-
-    def _confidence(
-        self,
-        match: SignatureMatch,
-        agrees: bool,
-        disagrees: bool,
-        rivals: Iterable[SignatureMatch] | None,
-    ) -> Confidence:
-        if rivals is None:
-            return Confidence.POSSIBLE
-        rival = any(
-            candidate.boot == match.boot
-            and ranking.specificity(candidate) >= ranking.specificity(match)
-            and ranking.together(self._matcher, match.first.number, candidate.first.number)
-            for candidate in rivals
-        )
-        conditions = match.signature.when
-        return confidence_of(
-            kind=match.signature.kind,
-            agrees=agrees,
-            disagrees=disagrees,
-            said_often=len(match.patterns) > 1 or len(match.processes) > 1,
-            specific=bool(match.captures or conditions.conditions or _says_much(match)),
-            error_before=self._shown_error(match) is not None,
-            rivals=rival,
-            status_unknown=bool(conditions.exit_status) and self._matcher.exit_status is None,
-        )
+        return _of_quoted(self._kept, self._classes, status, self._situation) or explanation
 
 
-def _says_much(match: SignatureMatch) -> bool:
-    """Return whether a signature's line has the length of a sentence."""
-    return len(match.first.text) > 40  # noqa: PLR2004
-
-
-def _cause(signature: Signature, captures: Mapping[str, str]) -> str:
-    text = signature.text
-    if placeholders(text.cause) - captures.keys():
-        return text.cause_plain
-    return filled(text.cause, captures)
-
-
-def _fixes(signature: Signature, captures: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(
-        filled(fix, captures)
-        for fix in signature.text.fixes
-        if not placeholders(fix) - captures.keys()
-    )
-
-
-def filled(text: str, captures: Mapping[str, str]) -> str:
-    """Return a text with its captures filled in; other braces stay."""
-    return PLACEHOLDER.sub(lambda match: captures.get(match[1], match[0]), text)
+def _of_quoted(
+    text: bytes,
+    classes: tuple[SignatureClass, ...],
+    exit_status: int | None,
+    situation: Situation | None,
+) -> Explanation | None:
+    """Return what a short text says with its wrapped lines joined; None where that is nothing."""
+    for between in (" ", ""):
+        matcher = Matcher(table(classes), exit_status)
+        matcher.feed(quoted.joined(text, between))
+        matcher.finish()
+        explanation = ExplanationBuilder(matcher, situation).explanation()
+        answer = explanation.answer
+        if answer and answer.kind == "failure" and answer.line is not None:
+            if answer.confidence is Confidence.CERTAIN:
+                answer = dataclasses.replace(answer, confidence=Confidence.LIKELY)
+            return dataclasses.replace(explanation, answer=answer)
+    return None

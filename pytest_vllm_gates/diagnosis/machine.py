@@ -203,6 +203,22 @@ def _package_fits(situation: Situation, captures: Captures) -> str | None:
     return TABLE["requirements_met"](situation, captures)
 
 
+def _sm_12x(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    for device in situation.machine.devices if situation.machine else ():
+        if (device.capability or "").startswith("12."):
+            return f"the {device.name} has compute capability {device.capability}"
+    return None
+
+
+def _spark(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    for device in situation.machine.devices if situation.machine else ():
+        if "GB10" in device.name or device.capability == "12.1":
+            return f"the {device.name} is a DGX Spark's"
+    return None
+
+
 def _small_shared_memory(situation: Situation, captures: Captures) -> str | None:
     del captures
     size = situation.machine.limits.shared_memory_bytes if situation.machine else None
@@ -241,6 +257,8 @@ TABLE: Mapping[str, Rule] = {
     "package_fits": _package_fits,
     "packages_disagree": _from_check(versions.versions, CheckState.FAILS),
     "requirements_met": _from_check(versions.versions, CheckState.OK),
+    "sm_12x": _sm_12x,
+    "spark": _spark,
     "small_shared_memory": _small_shared_memory,
     "unified_memory": _unified_memory,
 }

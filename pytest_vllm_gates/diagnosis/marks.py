@@ -20,6 +20,16 @@ SHUTDOWN = (
     r"\[shutdown\] (?:API server: (?:stopping|signalling)|EngineCore: trigger received)"
     r"|^Shutting down$|Received signal (?:2|15|SIGINT|SIGTERM)\b"
 )
+# It answers requests from here on.
+READY = r"Application startup complete|Uvicorn running on"
+# How far a start has come.
+LOADING = (
+    r"Starting to load model|Loading (?:safetensors|pt|bin) checkpoint|[Ll]oading weights took"
+    r"|Model loading took|Compiling a graph|torch\.compile took|Available KV cache memory"
+    r"|KV cache size: |Capturing CUDA graph|Initializing an? (?:V\d )?LLM engine"
+    r"|Using max model len|Resolved architecture|Downloading shards|world_size=\d+ rank="
+)
+ENGINE = re.compile(r"Initializing an? (?:V\d )?LLM engine")
 # Between exceptions of which one led to the other.
 CHAIN = r"(?:During handling of|The) above exception(?:,| was)"
 ERROR = (
@@ -27,7 +37,15 @@ ERROR = (
     r"|^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)$"
     r"|^cannot start |Segmentation fault|\bKilled\b|^terminate called "
 )
-MARKS = (BANNER, SHUTDOWN, CHAIN, ERROR)
+# GPUs whose failures have fixes of their own.
+DEVICE = (
+    r"\bGB10\b|DGX[ -]Spark|\bsm_12[01]|\bSM12[01x]\b|compute_12[01]|RTX PRO \d000|RTX 50\d0"
+    r"|capability:? \(?12(?:[.,]? ?[01])?\b"
+)
+SPARK = re.compile(
+    r"\bGB10\b|DGX[ -]Spark|\bsm_?121a?\b|\bSM121\b|compute_121|capability:? \(?12[.,]? ?1\b"
+)
+MARKS = (BANNER, SHUTDOWN, READY, LOADING, CHAIN, ERROR, DEVICE)
 
 # Of these lines no error speaks: they warn of the future, or tell of the past.
 NO_ERROR = re.compile(
@@ -39,6 +57,8 @@ BEGINS = re.compile(
     r"|(?:\S+: )*(?:fatal )?error: |(?:\S+: )*[Ff]atal |cannot start |terminate called "
     r"|.*(?:Segmentation fault|\bKilled\b)"
 )
+# Somebody lost patience, or a task was called off: what went wrong was said before.
+GAVE_UP = re.compile(r"(?:\w+\.)*(?:KeyboardInterrupt|SystemExit|CancelledError|GeneratorExit)\b")
 ERROR_LEVELS = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
 # What a client sent is quoted here, and may say anything.
 QUOTES = re.compile(
@@ -47,7 +67,15 @@ QUOTES = re.compile(
 FRAME = re.compile(r'\s*[|]?\s*File "[^"]+", line \d+')
 CODE_INDENT = 4
 FRAME_LINES = 6
-ANSWERED = re.compile(rb'"POST /v1/[^"\n]*" 200')
+QUIET_LEVELS = frozenset({"DEBUG", "INFO", "WARNING"})
+WARNS = re.compile(
+    r"\[?[WI]\d{4} |.{0,200}\b(?:User|Runtime|Future)Warning\b|WARNING[: ]|Warning: "
+)
+
+
+def warns(line: LogLine) -> bool:
+    """Return whether a line is no more than a warning, by its level or its own words."""
+    return line.level in QUIET_LEVELS or WARNS.match(line.text) is not None
 
 
 def tells_an_error(line: LogLine) -> bool:

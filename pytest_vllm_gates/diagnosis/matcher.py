@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.diagnosis import marks
 from pytest_vllm_gates.diagnosis.conditions import Hit, MatchConditions
+from pytest_vllm_gates.diagnosis.course import Course
+from pytest_vllm_gates.diagnosis.settings import Settings
 from pytest_vllm_gates.diagnosis.sieve import Candidate, Reader, Sieve
 from pytest_vllm_gates.server.log_line import free
 
@@ -25,10 +27,10 @@ MAX_LINES = 1000
 """Lines that a pattern may match before further ones are left alone."""
 MAX_CHAINS = 1000
 MAX_PROCESSES = 64
+MAX_TEXTS = 8
 SAME_BLOCK = 60
 """Lines within which a later line may fill captures that the first one misses."""
 ERROR_BEFORE, ERROR_AFTER = 4, 2
-ANSWERED_LINES = 30
 BANNER_LINES = 20
 LAST_LINES = 12
 
@@ -47,6 +49,11 @@ class SignatureMatch:
     patterns: set[int] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
     """Its lines, up to as many as errors are kept."""
+    texts: dict[str, None] = field(default_factory=dict)
+    """What its first lines say."""
+    nodes: dict[str, None] = field(default_factory=dict)
+    loud: bool = False
+    """Whether any of its lines is more than a warning."""
 
     def add(self, hit: Hit) -> None:
         """Take in one more line."""
@@ -63,7 +70,12 @@ class SignatureMatch:
         """Remember who said it, and by which pattern it was known."""
         if hit.process and len(self.processes) < MAX_PROCESSES:
             self.processes[hit.process] = None
+        if len(self.texts) < MAX_TEXTS:
+            self.texts[hit.text] = None
+        if hit.node and len(self.nodes) < MAX_PROCESSES:
+            self.nodes[hit.node] = None
         self.patterns.add(hit.pattern)
+        self.loud = self.loud or not hit.warns
         if len(self.numbers) < MAX_ERRORS:
             self.numbers.add(hit.number)
 
@@ -125,12 +137,14 @@ class Matcher:
         self.seen: dict[tuple[int, str], SignatureMatch] = {}
         self.errors: list[Error] = []
         self.chains: list[int] = []
-        self.answered: int | None = None
-        """A line after the first error on which the server answered a request."""
+        self.course = Course()
+        self.settings = Settings()
+        self.device_rules: set[str] = set()
+        """Rules about the GPU that the log itself tells of."""
         self.boot = 0
-        self.shutdowns: dict[int, int] = {}
-        """The line on which a boot was asked to end."""
         self._ended = False
+        self._dead = False
+        """Whether a process said that its engine is gone."""
         self._banner = 0
         self._first_line = 1
         """Where this boot begins, beyond which no condition looks."""
@@ -155,7 +169,7 @@ class Matcher:
         before = self._reader.lines
         for candidate in self._reader.candidates(block):
             self._look_at(candidate)
-        self._look_for_an_answer(block, before)
+        self.course.note_answers(block, before, self.boot, self._first_line)
         self._last_block = (self._last_block + block)[-100_000:] if len(block) < 10_000 else block  # noqa: PLR2004
 
     def finish(self) -> None:
@@ -190,7 +204,7 @@ class Matcher:
                 }
                 hit = Hit(
                     number, text.strip(), candidate.line.level, candidate.line.process,
-                    captures, place,
+                    captures, place, marks.warns(candidate.line), candidate.line.node,
                 )  # fmt: skip
                 lines = min(signature.when.within, number - self._first_line)
                 window = candidate.window(lines)
@@ -217,7 +231,7 @@ class Matcher:
             self._accept(signature, hit, boot)
         self.boot += 1
         self._first_line = number
-        self._ended = False
+        self._ended = self._dead = False
         self._conditions.begin()
         self._known -= self.table.once
         self._ignore()
@@ -230,22 +244,41 @@ class Matcher:
         else:
             self._reader.ignore(self._known | (self.table.nearby - self.table.once))
 
-    def _mark(self, candidate: Candidate, matched: Iterable[int]) -> None:
+    def _mark_boot(self, candidate: Candidate, matched: Iterable[int]) -> None:
+        """Take in what a line says of the course of its boot, or of a new one."""
         places, number = self.table.places, candidate.number
+        if places[marks.LOADING] in matched and marks.ENGINE.search(candidate.line.text):
+            # Where the banner is cut off, the engine's first line begins a boot after another.
+            ready = self.course.of(self.boot).ready
+            if self._dead or (ready and ready < number - BANNER_LINES):
+                self._begin(number)
         if places[marks.BANNER] in matched:
             # A server that was killed says no last word; one banner has several lines.
             if self._ended or 0 < self._banner < number - BANNER_LINES:
                 self._begin(number)
             self._banner = number
+            self.settings.read(candidate.line.text)
+            self.course.of(self.boot).begin(number)
         if places[marks.SHUTDOWN] in matched:
-            self.shutdowns.setdefault(self.boot, number)
+            self.course.of(self.boot).ask_to_end(number)
             self._ended = True
+        if places[marks.READY] in matched:
+            self.course.of(self.boot).become_ready(number)
+        if places[marks.LOADING] in matched:
+            self.course.of(self.boot).load(number, candidate.line.text.strip())
+
+    def _mark(self, candidate: Candidate, matched: Iterable[int]) -> None:
+        self._mark_boot(candidate, matched)
+        if self.table.places[marks.DEVICE] in matched:
+            spark = marks.SPARK.search(candidate.line.text)
+            self.device_rules |= {"sm_12x", "spark"} if spark else {"sm_12x"}
+        places, number = self.table.places, candidate.number
         if places[marks.CHAIN] in matched and len(self.chains) < MAX_CHAINS:
             self.chains.append(number)
         if (
             places[marks.ERROR] in matched
             and marks.tells_an_error(candidate.line)
-            and self.boot not in self.shutdowns
+            and not self.course.of(self.boot).asked_to_end
         ):
             above = reversed(list(candidate.above(ERROR_BEFORE)))
             around = [*above, candidate.line, *candidate.after(ERROR_AFTER)]
@@ -256,7 +289,7 @@ class Matcher:
                 self._ignore()
 
     def _accept(self, signature: Signature, hit: Hit, boot: int) -> None:
-        if signature.kind == "wrapper" and boot in self.shutdowns:
+        if signature.kind == "wrapper" and self.course.of(boot).asked_to_end:
             return
         key = (boot, signature.id)
         if key in self.seen:
@@ -264,19 +297,7 @@ class Matcher:
         else:
             self.seen[key] = SignatureMatch(signature, boot, hit, hit.number, captures=hit.captures)
             self.seen[key].note(hit)
-        if signature.kind == "wrapper" or (
-            signature.kind == "failure" and signature.phase != "client"
-        ):
+        self._dead = self._dead or signature.kind == "wrapper"
+        if signature.kind == "failure" and signature.phase != "client" and not hit.warns:
             self._ended = True
-
-    def _look_for_an_answer(self, block: bytes, before: int) -> None:
-        """Note whether the server answers a request some lines after the first error."""
-        if self.answered is not None or not self.errors:
-            return
-        start = 0
-        for _ in range(max(0, self.errors[0].number + ANSWERED_LINES - before)):
-            start = block.find(b"\n", start) + 1
-            if not start:
-                return
-        if match := marks.ANSWERED.search(block, start):
-            self.answered = before + 1 + block.count(b"\n", 0, match.start())
+        self._ended = self._ended or self._dead

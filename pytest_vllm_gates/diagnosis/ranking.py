@@ -2,9 +2,12 @@
 
 1. A failure before a wrapper, which only reports that something else failed. A client's mistake
    does not explain a dead server: it counts only where there is no other failure.
-2. The last boot that failed, where a log has several.
-3. The earliest error block: lines a few apart, or chained exceptions. Later blocks follow from it.
-4. Within the block the most specific: conditions that were met, then captures that were filled.
+2. The last boot that failed, where a log has several. What a boot said before it became ready did
+   not keep it from serving, and is no failure of it.
+3. What is more than a warning before what is only a warning, but for the few causes that are never
+   printed as anything else.
+4. The earliest error block: lines a few apart, or chained exceptions. Later blocks follow from it.
+5. Within the block the most specific: conditions that were met, then captures that were filled.
    Of equals the earlier line, and on one line the longer pattern.
 """
 
@@ -24,10 +27,25 @@ CHAINED_APART = 150
 CAPTURES_COUNTED = 2
 
 
-def failures(signature_matches: Iterable[SignatureMatch]) -> list[SignatureMatch]:
-    """Return what may be the root, the root first."""
-    matches = [match for match in signature_matches if match.signature.kind == "failure"]
+def failures(matcher: Matcher, signature_matches: Iterable[SignatureMatch]) -> list[SignatureMatch]:
+    """Return what may be the root: failures that their boot did not serve in spite of."""
+    matches = [
+        match
+        for match in signature_matches
+        if match.signature.kind == "failure" and not before_ready(matcher, match)
+    ]
     return [match for match in matches if match.signature.phase != "client"] or matches
+
+
+def before_ready(matcher: Matcher, match: SignatureMatch) -> bool:
+    """Return whether a boot became ready after all that a signature saw of it."""
+    ready = matcher.course.of(match.boot).ready
+    return ready is not None and match.last < ready
+
+
+def yields(match: SignatureMatch) -> bool:
+    """Return whether a match is only a warning, which a real exception goes before."""
+    return not match.loud and not match.signature.warned
 
 
 def ranked(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[SignatureMatch]:
@@ -36,7 +54,8 @@ def ranked(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[Signatur
         return []
     last = max(match.boot for match in matches)
     in_last_boot = [match for match in matches if match.boot == last]
-    block = first_block(matcher, in_last_boot)
+    loud = [match for match in in_last_boot if not yields(match)] or in_last_boot
+    block = first_block(matcher, loud)
     best = sorted(block, key=lambda match: _order(matcher, match), reverse=True)
     later = sorted(
         (match for match in in_last_boot if match not in block),
@@ -45,8 +64,10 @@ def ranked(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[Signatur
     earlier = sorted(
         (match for match in matches if match.boot < last), key=lambda match: -match.first.number
     )
-    by_id = {match.signature.id: match for match in reversed([*best, *later, *earlier])}
-    return list(reversed(by_id.values()))
+    by_id: dict[str, SignatureMatch] = {}
+    for match in (*best, *later, *earlier):
+        by_id.setdefault(match.signature.id, match)
+    return list(by_id.values())
 
 
 def first_block(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[SignatureMatch]:
@@ -68,22 +89,27 @@ def together(matcher: Matcher, line: int, other_line: int) -> bool:
     return high - low <= CHAINED_APART and any(low < chain < high for chain in matcher.chains)
 
 
-def unexplained(matcher: Matcher) -> Error | None:
-    """Return the earliest error that is of no block which a signature explains.
+def unexplained(matcher: Matcher) -> list[Error]:
+    """Return the errors that are of no block which a signature explains, the earliest first.
 
     A wrapper explains its own line alone: the traceback below it may be of the root.
     """
     known_lines = {number for match in matcher.seen.values() for number in match.numbers}
-    explained_lines = [
-        match.first.number for match in matcher.seen.values() if match.signature.kind != "wrapper"
+    explaining = [
+        match
+        for match in matcher.seen.values()
+        if match.signature.kind != "wrapper" and not yields(match)
     ]
-    for error in matcher.errors:
-        if NO_ERROR.search(error.text) or error.number in known_lines:
-            continue
-        if any(together(matcher, error.number, number) for number in explained_lines):
-            continue
-        return error
-    return None
+    return [
+        error
+        for error in matcher.errors
+        if not NO_ERROR.search(error.text)
+        and error.number not in known_lines
+        and not any(
+            match.boot == error.boot and together(matcher, error.number, match.first.number)
+            for match in explaining
+        )
+    ]
 
 
 def specificity(match: SignatureMatch) -> int:

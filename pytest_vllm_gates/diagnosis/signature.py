@@ -52,12 +52,14 @@ RULES: Mapping[str, str] = {
     "package_fits": "the captured `package` is as those that declare it want it",
     "packages_disagree": "an installed package's requirement is not met",
     "requirements_met": "every installed package's requirements are met",
+    "sm_12x": "a GPU has compute capability 12.0 or 12.1 (RTX 50, RTX PRO, DGX Spark)",
+    "spark": "a GPU is a DGX Spark's (GB10, compute capability 12.1, unified memory)",
     "small_shared_memory": "less than 1 GiB of shared memory",
     "unified_memory": "a GPU shares the machine's memory",
 }
 FOLDER = "signatures"
 SHIPPED = Path(__file__).parent.parent / FOLDER
-Phase = Literal["install", "load", "warm-up", "serving", "client"]
+Phase = Literal["install", "load", "warm-up", "serving", "client", "unknown"]
 Kind = Literal["failure", "warning", "wrapper"]
 ID = re.compile(r"[A-Z][A-Z0-9_]*")
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
@@ -97,6 +99,8 @@ class LineConditions(toml.Record):
     not_near: tuple[str, ...] = ()
     within: int = Field(default=40, ge=1, le=1000)
     """Lines before or after."""
+    either: bool = False
+    """Whether a line of `after` is enough without one of `near`, and the other way round."""
     exit_status: tuple[int, ...] = ()
 
     @field_validator("after", "not_after", "near", "not_near")
@@ -113,6 +117,31 @@ class LineConditions(toml.Record):
         return sum(1 for pair in conditions if pair)
 
 
+class ShownFix(toml.Record):
+    """A fix that the log or the machine asks for: it is said before all others."""
+
+    fix: str
+    seen: tuple[str, ...] = ()
+    """Patterns of which the failure's own line has to match any."""
+    machines: tuple[str, ...] = ()
+    """Names of rules of which any has to hold; the log's own word on the GPU counts, too."""
+
+    @field_validator("seen")
+    @classmethod
+    def _are_patterns(cls, seen: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in seen:
+            patterns.checked(pattern)
+        return seen
+
+    @model_validator(mode="after")
+    def _has_a_reason(self) -> ShownFix:
+        if not self.seen and not self.machines:
+            raise ValueError(f"{self.fix!r} has neither `seen` nor `machines` to be said for")
+        if unknown := sorted({*self.machines} - RULES.keys()):
+            raise ValueError(f"{unknown[0]!r} is no rule about machines")
+        return self
+
+
 class SignatureText(toml.Record):
     """What is said; `{name}` stands for a capture."""
 
@@ -121,6 +150,7 @@ class SignatureText(toml.Record):
     """Said instead where a capture of `cause` is missing."""
     fixes: tuple[str, ...] = Field(min_length=1)
     """Most likely first; one that misses a capture is left out."""
+    shown: tuple[ShownFix, ...] = ()
 
 
 class MachineRules(toml.Record):
@@ -151,6 +181,10 @@ class Signature(toml.Record):
     """Regular expressions, searched in a line without its prefixes; any one is enough."""
     sources: tuple[Source, ...] = ()
     references: tuple[str, ...] = ()
+    warned: bool = False
+    """Whether it is the cause also where it is printed as no more than a warning."""
+    weak: tuple[str, ...] = ()
+    """Patterns that alone make no answer certain: several failures print them."""
     infrastructure: bool = False
     """Whether it says nothing of the bundle: a full disk, a taken port, a Hub out of reach."""
     when: LineConditions = LineConditions()
@@ -173,12 +207,14 @@ class Signature(toml.Record):
 
     @model_validator(mode="after")
     def _can_be_said(self) -> Signature:
+        if stray := sorted({*self.weak} - {*self.patterns}):
+            raise ValueError(f"{self.id}: {stray[0]!r} of `weak` is none of its patterns")
         if not self.patterns and not self.when.exit_status:
             raise ValueError(f"{self.id} has neither patterns nor an exit status to know it by")
         groups = [set(patterns.checked(pattern).groupindex) for pattern in self.patterns]
         anywhere, everywhere = set[str]().union(*groups), set.intersection(*groups or [set()])
         text = self.text
-        for template in (text.cause, *text.fixes):
+        for template in (text.cause, *text.fixes, *(shown.fix for shown in text.shown)):
             for name in sorted(placeholders(template) - anywhere):
                 guess = nearest(name, anywhere)
                 hint = f"; did you mean {guess!r}?" if guess else ""

@@ -150,6 +150,9 @@ def _section(signature: Signature) -> str:
         "",
     ]
     rows += [f"{number}. {fix}" for number, fix in enumerate(signature.text.fixes, start=1)]
+    shown = signature.text.shown
+    rows += ["", "First, where the log or the machine asks for it:", ""] if shown else []
+    rows += [f"- {each.fix}" for each in shown]
     if signature.patterns:
         rows += ["", "```text", *signature.patterns, "```"]
     rows += _conditions(signature)

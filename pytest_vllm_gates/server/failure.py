@@ -9,7 +9,8 @@ from typing import Any
 
 UNKNOWN = "UNKNOWN"
 CANDIDATES_SHOWN = 3
-QUOTED_CHARACTERS = 300
+QUOTED_CHARACTERS = 4000
+"""Reasons are quoted whole; vLLM's longest, of attention backends, has some 1500."""
 
 
 class Confidence(StrEnum):
@@ -18,6 +19,19 @@ class Confidence(StrEnum):
     CERTAIN = "certain"
     LIKELY = "likely"
     POSSIBLE = "possible"
+
+
+class LogOutcome(StrEnum):
+    """How the last boot of a log stands at its end."""
+
+    SERVES = "serves"
+    LOADING = "loading"
+    ENDED = "ended"
+    """Somebody asked it to end."""
+    FAILED = "failed"
+    UNTOLD = "untold"
+    """No line tells of a server."""
+    EMPTY = "empty"
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,8 @@ class Diagnosis:
     quoted: str
     times: int = 1
     processes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """The machines or pods that printed it, where the log says."""
     captures: tuple[tuple[str, str], ...] = ()
     supported_by: tuple[str, ...] = ()
     """What this machine says for it."""
@@ -64,6 +80,11 @@ class Diagnosis:
                 left_out = len(self.processes) - CANDIDATES_SHOWN
                 often += f", by {processes}" + (f" and {left_out} more" if left_out > 0 else "")
             lines += [f"  seen:  line {self.line}{often}", f"         {self.quoted}"]
+        if self.nodes:
+            shown = ", ".join(self.nodes[:CANDIDATES_SHOWN])
+            more = len(self.nodes) - CANDIDATES_SHOWN
+            others = f" and {more} more" if more > 0 else ""
+            lines.append(f"  where: on the node that printed it: {shown}{others}")
         lines += [f"  this machine agrees: {sentence}" for sentence in self.supported_by]
         lines += [
             f"  this machine speaks against it: {sentence}" for sentence in self.contradicted_by
@@ -90,6 +111,9 @@ class Explanation:
     """Whether it did so to the end, as far as anything says: then the error ended nothing."""
     refused: bool = False
     """Whether the server is well and only refused what clients asked."""
+    outcome: LogOutcome = LogOutcome.UNTOLD
+    outcome_text: str = ""
+    """The same in a sentence, with its line."""
     candidates: tuple[Diagnosis, ...] = ()
     warnings: tuple[Diagnosis, ...] = ()
     wrappers: tuple[Diagnosis, ...] = ()
@@ -116,6 +140,11 @@ class Explanation:
         )
 
     @property
+    def untold(self) -> bool:
+        """Whether the log does not say how it went: it is empty, or ends while the server loads."""
+        return self.answer is None and self.outcome in (LogOutcome.EMPTY, LogOutcome.LOADING)
+
+    @property
     def name(self) -> str:
         """The id and what it stands for; empty where there is none."""
         if self.answer:
@@ -129,16 +158,27 @@ class Explanation:
             return f"{self.answer.headline}; next: {self.answer.fixes[0]}"
         return f"{UNKNOWN}: {self.error_text or self.error[-1]}" if self.unknown else ""
 
-    def lines(self) -> list[str]:
-        """Return the explanation as a person reads it in a terminal."""
+    def _first_lines(self) -> list[str]:
+        """Return the answer, or that there is none, and how the server stands since then."""
         if self.answer:
             lines = self.answer.lines()
-            if self.refused:
+            if self.refused and self.outcome is LogOutcome.SERVES:
                 lines.append("  the server itself is well: it refused requests of this kind")
+            elif self.outcome in (LogOutcome.SERVES, LogOutcome.LOADING):
+                lines.append(f"  since then: {self.outcome_text}")
         elif self.unknown:
             lines = [f"{UNKNOWN}: no signature knows this failure"]
+        elif self.outcome in (LogOutcome.LOADING, LogOutcome.EMPTY):
+            lines = [self.outcome_text]
         else:
             lines = ["nothing is said of a failure"] if self.error else ["nothing wrong is said"]
+            if self.outcome_text:
+                lines.append(f"  {self.outcome_text}")
+        return lines
+
+    def lines(self) -> list[str]:
+        """Return the explanation as a person reads it in a terminal."""
+        lines = self._first_lines()
         if self.error:
             went_on = ", after which the server went on serving" if self.survived else ""
             location = f" (line {self.error_line}{went_on})" if self.error_line else ""
@@ -167,6 +207,8 @@ class Explanation:
             "survived": self.survived,
             "well": self.well,
             "refused": self.refused,
+            "outcome": str(self.outcome),
+            "outcome_text": self.outcome_text,
             "candidates": [_document(candidate) for candidate in self.candidates],
             "wrappers": [_document(wrapper) for wrapper in self.wrappers],
             "warnings": [_document(warning) for warning in self.warnings],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import UnreadableError
+from pytest_vllm_gates.server import log_bytes
 from pytest_vllm_gates.server.log_line import free
 
 if TYPE_CHECKING:
@@ -104,18 +105,19 @@ def earliest_error(path: Path) -> tuple[str, ...]:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Yield a log in blocks of whole lines, as bytes; `-` is the standard input.
+    """Yield a log in blocks of whole lines, as bytes of UTF-8; `-` is the standard input.
 
-    Raises `UserError` for what is not a file, and after `SEARCHED_BYTES`.
+    Raises `UserError` for what is no file or no text, and after `SEARCHED_BYTES`.
     """
     with contextlib.ExitStack() as stack:
         limit, size = bounded_read.most(SEARCHED_BYTES), 0
         if str(path) == "-":
-            source = sys.stdin.buffer
+            source = log_bytes.text_of(sys.stdin.buffer, path)
         else:
-            source = stack.enter_context(bounded_read.opened(path))
+            file = stack.enter_context(bounded_read.opened(path))
             if (known := _size(path)) > limit:
                 raise UnreadableError(path, bounded_read.too_large(known, limit))
+            source = log_bytes.text_of(file, path)
         incomplete = b""
         while chunk := source.read(BLOCK_BYTES):
             size += len(chunk)

@@ -12,11 +12,11 @@ ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 # What collectors put before a line, outermost first; a line may have several.
 COLLECTORS = (
     # kubectl --prefix: "[pod/vllm-0/vllm] "
-    re.compile(r"\[pod/[^\]]+\] "),
+    re.compile(r"\[pod/(?P<node>[^\]]+)\] "),
     # journald and syslog: "Nov 20 10:00:00 host vllm[12]: "
     re.compile(
         r"(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
-        rf"|{ISO.replace('[T ]', 'T')}) \S+ [\w./@\\-]+\[\d+\]: ?"
+        rf"|{ISO.replace('[T ]', 'T')}) (?P<node>\S+) [\w./@\\-]+\[\d+\]: ?"
     ),
     # CRI: "2026-11-20T10:00:00.1Z stdout F ", and Docker's --timestamps, which ends after the time
     re.compile(ISO.replace("[T ]", "T") + r" (?:std(?:out|err) [FP] )?"),
@@ -30,7 +30,8 @@ JSON_KEYS = ("log", "message", "MESSAGE", "msg")
 # "(RayWorkerWrapper pid=12, ip=10.0.0.1) ".
 PROCESS = re.compile(
     r"\[(?P<rank>rank ?\d+)\]:? ?"
-    r"|\((?P<name>[A-Za-z_][\w. ]*?)? ?(?:rank=(?P<number>\d+) )?pid=\d+(?:, ip=[\w.:]+)?\) ?"
+    r"|\((?P<name>[A-Za-z_][\w. ]*?)? ?(?:rank=(?P<number>\d+) )?pid=\d+"
+    r"(?:, ip=(?P<ip>[\w.:]+))?\) ?"
     r"|\((?P<ray>raylet|autoscaler|gcs_server)[^)]*\) "
 )
 LEVELS = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)"
@@ -47,6 +48,10 @@ STAMPS = (
     # uvicorn, as "ERROR:    "
     re.compile(rf"{LEVELS}: {{3,}}"),
 )
+# What NCCL puts before its lines, as "node1:4827:6900 [4]".
+NCCL_HOST = re.compile(r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] ")
+# Quotation marks as web pages have them.
+TYPOGRAPHIC = str.maketrans("\u2018\u2019\u201c\u201d\xa0", "''\"\" ")
 REPEATED = re.compile(r" (?:\[repeated \d+x across (?:cluster|all nodes)\].*)$")
 LINE_CHARACTERS = 20_000
 JSON_CHARACTERS = 2**20
@@ -61,6 +66,8 @@ class LogLine(NamedTuple):
     """`ERROR` and the like; empty where the line has none."""
     process: str = ""
     """`Worker_TP1`, `rank0`; empty where the line does not say."""
+    node: str = ""
+    """The machine or pod that printed it; empty where the line does not say."""
 
 
 def free(line: str) -> LogLine:
@@ -70,7 +77,7 @@ def free(line: str) -> LogLine:
     line = line[:LINE_CHARACTERS]
     if "\x1b" in line:
         line = ANSI.sub("", line)
-    line = _without_collectors(line.rstrip())
+    line, node = _without_collectors(line.rstrip())
     if "\x1b" in line:
         line = ANSI.sub("", line)
     process = ""
@@ -81,6 +88,7 @@ def free(line: str) -> LogLine:
         number = match["number"]
         process = match["rank"] or match["ray"] or match["name"] or ""
         process = f"{process} {number}" if number else process
+        node = match["ip"] or node
         line = line[match.end() :]
     level = ""
     for stamp in STAMPS:
@@ -90,10 +98,20 @@ def free(line: str) -> LogLine:
             break
     if "[repeated " in line:
         line = REPEATED.sub("", line)
-    return LogLine(line.rstrip(), level, process)
+    return LogLine(_plain(line), level, process, _nccl_host(line) or node)
 
 
-def _without_collectors(line: str) -> str:
+def _plain(line: str) -> str:
+    return (line if line.isascii() else line.translate(TYPOGRAPHIC)).rstrip()
+
+
+def _nccl_host(line: str) -> str:
+    match = NCCL_HOST.match(line)
+    return match["node"] if match else ""
+
+
+def _without_collectors(line: str) -> tuple[str, str]:
+    node = ""
     for _ in range(MAX_PREFIXES):
         match = next(
             (
@@ -104,11 +122,12 @@ def _without_collectors(line: str) -> str:
             None,
         )
         if match is None:
-            return line
+            return line, node
+        node = match.groupdict().get("node") or node
         line = line[match.end() :]
         if line.startswith('{"'):
             line = _out_of_json(line)
-    return line
+    return line, node
 
 
 def _out_of_json(line: str) -> str:

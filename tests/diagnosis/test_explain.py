@@ -24,6 +24,7 @@ from pytest_vllm_gates.server.failure import Confidence
 TRACEBACK = "Traceback (most recent call last):"
 WRAPPER = "RuntimeError: the engine did not start"
 TAPE_FULL = signature("TAPE", r"tape (?P<tape>\w+) is full")
+TRIED = "the trial run has ended"
 APART = [f"line {number} of something else" for number in range(200)]
 
 
@@ -35,7 +36,10 @@ def test_healthy_log_gives_no_diagnosis() -> None:
         (),
         (),
     )
-    assert explanation.lines() == ["nothing wrong is said"]
+    assert explanation.lines() == [
+        "nothing wrong is said",
+        "  the server serves: it answers requests (line 7)",
+    ]
     assert explanation.lines_read == len(HEALTHY)
 
 
@@ -201,10 +205,10 @@ def test_message_of_several_ranks_is_reported_once(ranks: list[int]) -> None:
 @pytest.mark.parametrize(
     ("conditions", "before", "after", "met"),
     [
-        ({"after": [READY]}, [READY], [], True),
-        ({"after": [READY]}, [], [READY], False),
-        ({"not_after": [READY]}, [READY], [], False),
-        ({"not_after": [READY]}, [], [READY], True),
+        ({"after": [TRIED]}, [TRIED], [], True),
+        ({"after": [TRIED]}, [], [TRIED], False),
+        ({"not_after": [TRIED]}, [TRIED], [], False),
+        ({"not_after": [TRIED]}, [], [TRIED], True),
         ({"near": ["sampler"], "within": 5}, ["the sampler"], [], True),
         ({"near": ["sampler"], "within": 5}, [], ["a", "b", "the sampler"], True),
         ({"near": ["sampler"], "within": 5}, ["the sampler", *APART[:6]], [], False),
@@ -225,10 +229,10 @@ def test_condition_must_be_met(
 
 
 def test_signature_with_met_conditions_beats_the_general_one() -> None:
-    run = signature("RUN", "short of memory", when={"after": [READY]})
+    run = signature("RUN", "short of memory", when={"after": [TRIED]})
     general = signature("GENERAL", "short of memory")
-    assert explanation_of(READY, MEMORY, by=classes(general, run)).id == "RUN"
-    assert explanation_of(MEMORY, READY, by=classes(general, run)).id == "GENERAL"
+    assert explanation_of(TRIED, MEMORY, by=classes(general, run)).id == "RUN"
+    assert explanation_of(MEMORY, TRIED, by=classes(general, run)).id == "GENERAL"
 
 
 def test_conditions_hold_across_blocks() -> None:

@@ -76,6 +76,8 @@ SPEAKS = {
         situation(bundle=Bundle({"vllm": "1"}, locations={"vllm": "/x"}, unmet=(UNMET,))), {}
     ),
     "requirements_met": (situation(bundle=CUDA), {}),
+    "sm_12x": (situation(BLACKWELL), {}),
+    "spark": (situation(gpu(capability="12.1")), {}),
     "small_shared_memory": (situation(limits=ProcessLimits(shared_memory_bytes=64 * 2**20)), {}),
     "unified_memory": (situation(gpu(unified=True)), {}),
 }  # fmt: skip
@@ -91,6 +93,8 @@ SILENT = {
     "no_gpu": situation(HOPPER),
     "no_hub_token": situation(env={"HF_TOKEN": "x"}),
     "one_gpu": situation(HOPPER, HOPPER),
+    "sm_12x": situation(HOPPER),
+    "spark": situation(BLACKWELL),
     "small_shared_memory": situation(limits=ProcessLimits(shared_memory_bytes=8 * GIB)),
     "unified_memory": situation(HOPPER),
 }

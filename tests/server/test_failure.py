@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.server.failure import Confidence, Diagnosis, Explanation
+from pytest_vllm_gates.server.failure import Confidence, Diagnosis, Explanation, LogOutcome
 
 ONE = Diagnosis(
     "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,
@@ -70,7 +70,7 @@ def test_other_candidates_are_listed_after_the_answer() -> None:
     candidates = tuple(replace(ONE, id=f"N{number}", line=number or None) for number in range(4))
     explanation = Explanation(
         ONE, error=("x",), refused=True, candidates=candidates, wrappers=candidates[:1],
-        warnings=candidates[1:2],
+        warnings=candidates[1:2], outcome=LogOutcome.SERVES,
     )  # fmt: skip
     lines = explanation.lines()
     assert "  the server itself is well: it refused requests of this kind" in lines

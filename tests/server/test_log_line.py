@@ -54,7 +54,7 @@ COLLECTORS = [
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_prefix_is_stripped(collector: str, process: str, level: str) -> None:
     log_line = free(f"{collector}{process}{level}{SAID}  \n")
-    assert log_line == LogLine(SAID, LEVELS[level], PROCESSES[process])
+    assert log_line[:3] == (SAID, LEVELS[level], PROCESSES[process])
 
 
 @pytest.mark.parametrize("key", ["log", "message", "MESSAGE", "msg"])
@@ -87,7 +87,25 @@ def test_indentation_stays_and_ray_repetition_is_removed() -> None:
     line = f"(EngineCore pid=1) ERROR {STAMP} [a.py:1]     raise it"
     assert free(line).text == "    raise it"
     repeated = "(Worker pid=1, ip=10.0.0.1) no memory [repeated 3x across cluster]"
-    assert free(repeated) == LogLine("no memory", "", "Worker")
+    assert free(repeated) == LogLine("no memory", "", "Worker", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("line", "node"),
+    [
+        ("[pod/vllm-0/vllm] no memory", "vllm-0/vllm"),
+        ("Nov 20 10:00:00 spark-1 vllm[12]: no memory", "spark-1"),
+        ("(RayWorkerWrapper pid=12, ip=10.0.0.1) no memory", "10.0.0.1"),
+        ("spark-2:901:1004 [0] net_socket.cc:200 NCCL WARN no memory", "spark-2"),
+        ("no memory", ""),
+    ],
+)
+def test_the_node_that_printed_a_line_is_known(line: str, node: str) -> None:
+    assert free(line).node == node
+
+
+def test_quotation_marks_of_web_pages_are_plain() -> None:
+    assert free("\u2018a\u2019 \u201cb\u201d\xa0c").text == "'a' \"b\" c"
 
 
 def test_number_of_stripped_prefixes_is_bounded() -> None:

@@ -1,0 +1,148 @@
+"""The text of a log as bytes of UTF-8, out of what people keep logs in: gzip, bzip2, xz, UTF-16.
+
+What is no text is refused by what it is, with the command that makes one of it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import zlib
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+from pytest_vllm_gates.bounded.errors import UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+HEAD_BYTES = 4096
+BUFFER_BYTES = 2**20
+TEXT_CONTROLS = frozenset(b"\t\n\r\x08\x0b\x0c\x1b")
+MOST_CONTROLS = 0.1
+"""Share of control characters above which bytes are no text."""
+# The first bytes of a file (https://en.wikipedia.org/wiki/List_of_file_signatures).
+REFUSED = (
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd: `zstd -dc {path} | vllm-gates explain -`"),
+    (b"\x04\x22\x4d\x18", "compressed by lz4: `lz4 -dc {path} | vllm-gates explain -`"),
+    (b"PK\x03\x04", "a zip archive: unpack it, and explain the folder"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive: unpack it, and explain the folder"),
+    (b"\x7fELF", "a program or a core dump, not a log"),
+    (b"%PDF-", "a PDF document, not a log"),
+    (b"\x89PNG", "a picture: the text itself is needed"),
+    (b"\xff\xd8\xff", "a picture: the text itself is needed"),
+    (b"SQLite format 3", "an SQLite database, not a log"),
+)
+TAR = (257, b"ustar")
+BOMS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
+
+
+PACKED: tuple[tuple[bytes, str, Callable[[io.BufferedReader], object]], ...] = (
+    (b"\x1f\x8b", "gzip", lambda source: gzip.GzipFile(fileobj=source)),
+    (b"BZh", "bzip2", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+)
+
+
+class LogBytes(Protocol):
+    """What a log is read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+
+
+class _Recoded:
+    """UTF-8 of a text in another encoding."""
+
+    def __init__(self, source: BinaryIO, encoding: str) -> None:
+        self._reader = codecs.getreader(encoding)(source, "replace")
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many characters, as UTF-8."""
+        return self._reader.read(size).encode("utf-8", "replace")
+
+
+class _Unpacked:
+    """What a compressed file holds; one that breaks off is refused as such."""
+
+    def __init__(self, source: BinaryIO, path: Path, kind: str) -> None:
+        self._source, self._path, self._kind = source, path, kind
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes; raises `UnreadableError` where it breaks off."""
+        try:
+            return self._source.read(size)
+        except BROKEN as error:
+            raise UnreadableError(
+                self._path,
+                f"the {self._kind} file is cut off or damaged ({error}), and was not read to its "
+                "end: fetch it again",
+            ) from error
+
+
+def text_of(source: BinaryIO, path: Path) -> LogBytes:
+    """Return what reads a log's text; raises `UnreadableError` for what is no text."""
+    buffered = io.BufferedReader(cast("io.RawIOBase", source), BUFFER_BYTES)
+    head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
+    for magic, kind, opener in PACKED:
+        if head.startswith(magic):
+            opened = opener(buffered)
+            unpacked = _Unpacked(cast("BinaryIO", opened), path, kind)
+            first = unpacked.read(HEAD_BYTES)
+            _check(first, path)
+            return _Rest(first, unpacked)
+    _check(head, path)
+    if head.startswith(codecs.BOM_UTF8):
+        buffered.read(len(codecs.BOM_UTF8))
+        return buffered
+    encoding = _encoding(head)
+    return _Recoded(cast("BinaryIO", buffered), encoding) if encoding else buffered
+
+
+class _Rest:
+    """What was read already, and what follows it."""
+
+    def __init__(self, first: bytes, source: LogBytes) -> None:
+        self._first, self._source = first, source
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes, none at the end."""
+        first, self._first = self._first, b""
+        return first or self._source.read(size)
+
+
+def _encoding(head: bytes) -> str | None:
+    """Return the encoding of a text that is not UTF-8, None for one that may be."""
+    for bom, encoding in BOMS:
+        if head.startswith(bom):
+            return encoding
+    pairs = len(head) // 2
+    if pairs and head[1::2].count(0) > pairs * 0.7 and head[::2].count(0) < pairs * 0.1:
+        return "utf-16-le"
+    if pairs and head[::2].count(0) > pairs * 0.7 and head[1::2].count(0) < pairs * 0.1:
+        return "utf-16-be"
+    return None
+
+
+def _check(head: bytes, path: Path) -> None:
+    for magic, what in REFUSED:
+        if head.startswith(magic):
+            raise UnreadableError(path, what.format(path=path))
+    place, magic = TAR
+    if head[place : place + len(magic)] == magic:
+        raise UnreadableError(path, "a tar archive: unpack it, and explain the folder")
+    if _encoding(head):
+        return
+    text = head.strip(b"\0")  # what copytruncate leaves before the lines that were written later
+    controls = sum(1 for byte in text if byte < ord(" ") and byte not in TEXT_CONTROLS)
+    if text and controls > MOST_CONTROLS * len(text):
+        raise UnreadableError(path, "binary data, not a log: nothing was read of it")

@@ -1,0 +1,161 @@
+"""`vllm-gates explain` on folders, several containers, and with what is known of where it ran."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.cli.main import main
+
+CAUSE = "(EngineCore pid=1) ValueError: No available memory for the cache blocks."
+BANNER = "(APIServer pid=1) INFO 11-20 10:00:00 [api_server.py:1] vLLM API server version 0.32.0"
+SPARK = {
+    "machine": {
+        "os": "Linux", "python": "3.12", "cpu": "Grace", "cores": 20, "memory_bytes": 130 * 2**30,
+        "gpus": ["NVIDIA GB10"], "environment": {"NCCL_P2P_DISABLE": "1"},
+        "devices": [{"index": 0, "name": "NVIDIA GB10", "capability": "12.1", "unified": True}],
+        "driver": {"version": "580.95"}, "limits": {"open_files": [1024, 4096]},
+    }
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(["explain", *arguments])
+    printed = capsys.readouterr()
+    return status, printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.gz", gzip.compress(CAUSE.encode())),
+        ("a.bz2", bz2.compress(CAUSE.encode())),
+        ("a.xz", lzma.compress(CAUSE.encode())),
+        ("utf16.log", f"{CAUSE}\r\n".encode("utf-16")),
+        ("utf16le.log", f"{CAUSE}\r\n".encode("utf-16-le")),
+        ("utf16be.log", f"{CAUSE}\r\n".encode("utf-16-be")),
+        ("bom.log", b"\xef\xbb\xbf" + CAUSE.encode()),
+        ("truncated.log", b"\0" * 5000 + CAUSE.encode()),
+        ("gzip-of-utf16.gz", gzip.compress(CAUSE.encode())),
+    ],
+)
+def test_a_log_is_read_as_it_is_kept(
+    name: str, content: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(name).write_bytes(content)
+    status, text = explained(capsys, name)
+    assert (status, text.split(" ")[0]) == (0, "KV_NONE"), text
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    status, text = explained(capsys, "-")
+    assert (status, text.split(" ")[0]) == (0, "KV_NONE"), text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\x7fELF\2\1\1" + bytes(300), "a program or a core dump"),
+        (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "zstd -dc"),
+        (b"PK\x03\x04" + bytes(99), "zip archive"),
+        (bytes(range(32)) * 9, "binary data, not a log"),
+        (gzip.compress(b"line\n" * 999)[:-12], "cut off"),
+        (bytes(257) + b"ustar" + bytes(250), "tar archive"),
+    ],
+)
+def test_what_is_no_log_is_named_as_what_it_is(
+    content: bytes, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("server.log").write_bytes(content)
+    status, text = explained(capsys, "server.log")
+    assert (status, says in text, "nothing wrong" in text) == (2, True, False), text
+
+
+def test_an_empty_log_and_one_that_ends_while_loading_exit_with_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("empty.log").write_bytes(b"")
+    assert explained(capsys, "empty.log") == (
+        1, "the log is empty: nothing was read, and nothing can be said\n",
+    )  # fmt: skip
+    Path("loading.log").write_text(f"{BANNER}\n")
+    status, text = explained(capsys, "loading.log")
+    assert (status, "ends while the server starts" in text) == (1, True)
+
+
+def test_each_container_is_explained_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        "[pod/vllm-0/proxy] upstream connect error or disconnect/reset before headers",
+        f"[pod/vllm-0/vllm] {BANNER}",
+        "[pod/vllm-0/proxy] 200 OK",
+        f"[pod/vllm-0/vllm] {CAUSE}",
+    ]
+    Path("pods.log").write_text("\n".join(lines))
+    status, text = explained(capsys, "pods.log")
+    assert status == 0
+    assert text.startswith("== vllm-0/vllm\nKV_NONE (certain)"), text
+    assert "  seen:  line 4, by EngineCore" in text
+    assert "== vllm-0/proxy\nnothing wrong is said" in text
+    Path("compose.log").write_text(f"vllm-1  | {CAUSE}\nnginx-1 | ready\n")
+    assert "== vllm-1\nKV_NONE" in explained(capsys, "compose.log")[1]
+    Path("table.log").write_text(f"gpu | memory\nhost | memory\n{CAUSE}\nend\nend\n")
+    assert explained(capsys, "table.log")[1].startswith("KV_NONE")
+    Path("tail.log").write_text(f"==> a.log <==\nfine\n==> b.log <==\n{CAUSE}\n")
+    assert "== b.log\nKV_NONE" in explained(capsys, "tail.log")[1]
+
+
+def test_a_folder_is_explained_file_by_file(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("logs/inner").mkdir(parents=True)
+    Path("logs/a.log").write_text(f"{BANNER}\nApplication startup complete.\n")
+    Path("logs/inner/b.log").write_text(CAUSE)
+    status, text = explained(capsys, "logs")
+    assert status == 0
+    assert text.startswith("== inner/b.log\nKV_NONE"), text
+    assert "== a.log\nnothing wrong is said\n  the server serves" in text
+    Path("logs/core").write_bytes(b"\x7fELF" + bytes(99))
+    status, text = explained(capsys, "logs")
+    assert (status, "not read: logs/core: a program or a core dump" in text) == (2, True)
+    document = json.loads(explained(capsys, "logs", "--json")[1])
+    assert document["parts"]["inner/b.log"]["id"] == "KV_NONE"
+    Path("none").mkdir()
+    assert explained(capsys, "none")[0] == 2
+
+
+def test_an_inventory_brings_the_fixes_of_its_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("node.json").write_text(json.dumps(SPARK))
+    Path("server.log").write_text("RuntimeError: Error Internal\n")
+    assert "CutlassFP8ScaledMMLinearKernel" not in explained(capsys, "server.log")[1]
+    status, text = explained(capsys, "server.log", "--context", "node.json")
+    assert status == 0
+    assert "  next:  on sm_120 and sm_121 CUTLASS' FP8 kernels" in text
+    Path("node.json").write_text('{"machine": {}}')
+    status, text = explained(capsys, "server.log", "--context", "node.json")
+    assert (status, "is no inventory" in text) == (2, True)
+
+
+def test_what_a_config_sets_is_not_advised(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "torch._dynamo.exc.InternalTorchDynamoError: KeyError: 3"
+    Path("server.log").write_text(f"{line}\n")
+    assert "`--enforce-eager`" in explained(capsys, "server.log")[1]
+    Path("serve.yaml").write_text("model: x\nenforce-eager: true # for now\n")
+    assert "`--enforce-eager`" not in explained(capsys, "server.log", "--context", "serve.yaml")[1]
+    banner = f"{BANNER}\nINFO 11-20 10:00:00 [a.py:1] non-default args: {{'enforce_eager': True}}"
+    Path("server.log").write_text(f"{banner}\n{line}\n")
+    assert "`--enforce-eager`" not in explained(capsys, "server.log")[1]
+
+
+def test_a_context_that_is_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("server.log").write_text(CAUSE)
+    status, text = explained(capsys, "server.log", "--context", "nowhere")
+    assert (status, "neither a lane" in text) == (2, True)
+    assert explained(capsys, "server.log", "--context", "cpu")[0] == 0

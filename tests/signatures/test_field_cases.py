@@ -1,0 +1,34 @@
+"""The cases of `docs/field-cases.md` are answered as the page says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.cli.main import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "field-cases.md"
+ROW = re.compile(
+    r"^\| (?P<case>[^|]+) \| `vllm-gates (?P<command>explain [^`]+)` \| (?P<answer>[^|]+) \|$"
+)
+CASES = [
+    match for line in PAGE.read_text(encoding="utf-8").splitlines() if (match := ROW.match(line))
+]
+DOCUMENTS = ("Field manual", "Failures and fixes", "Qwen3-VL on RTX PRO 6000", "DGX Spark")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+def test_case_is_answered_as_the_page_says(
+    case: re.Match[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parent / "logs" / "kinds")
+    assert main(case["command"].split()) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert re.sub(r" \(\w+\)", "", first, count=1) == case["answer"]
+
+
+def test_every_document_has_cases() -> None:
+    assert {case["case"].partition(":")[0] for case in CASES} == set(DOCUMENTS)
+    assert len(CASES) > 15
