@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
 
 UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": GIB}
+QUANTISATION_BESIDE = "hf_quant_config.json"
+"""Where ModelOpt up to 0.29 keeps its table; vLLM reads it where config.json has none."""
 LEAST_BYTES = 2**20
 """A number without a unit is in bytes from here on, and in GiB below."""
 
@@ -124,6 +126,12 @@ def read_config(path: Path) -> tuple[Path, dict[str, Any]]:
     config = bounded_read.json(file, whole=True)
     if not isinstance(config, dict):
         raise UserError(f"{file}: not a table of a model's settings")
+    beside = file.parent / QUANTISATION_BESIDE
+    if config.get("quantization_config") is None and beside.is_file():
+        table = bounded_read.json(beside, whole=True)
+        if not isinstance(table, dict):
+            raise UserError(f"{beside}: not a table of a quantisation's settings")
+        config = {**config, "quantization_config": table}
     return file, config
 
 
