@@ -11,7 +11,7 @@ from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.checkpoints import named
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.machine import inspect as machine_inspect, recorded
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
 from pytest_vllm_gates.report import checks as report
 
@@ -33,6 +33,11 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--node", action="append", default=[], type=Path, metavar="FILE",
         help="another node of the lane: what `vllm-gates inventory --lane … --json` wrote there",
     )  # fmt: skip
+    parser.add_argument(
+        "--machine", type=Path, metavar="FILE",
+        help="judge for another machine: its `vllm-gates inventory --json`, or its "
+        "`nvidia-smi -q -x`",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
 
@@ -45,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         for name in options.check or preflight_checks.CHECKS
     ]
     nodes = [gather.node(path) for path in options.node]
-    machine = machine_inspect.inspect()
+    machine = recorded.read(options.machine) if options.machine else machine_inspect.inspect()
     lane, _ = named.lane(options.lane, project, machine)
     family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
     checks = preflight_checks.run(
@@ -56,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
             environment.at_hand(lane, cache=files.default_cache()),
             machine,
             nodes=nodes,
+            elsewhere=options.machine is not None,
         ),
         names,
     )

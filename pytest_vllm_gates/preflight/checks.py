@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog.toml import choose
-from pytest_vllm_gates.preflight import flags, gpu, host, memory, model, parallel, versions
+from pytest_vllm_gates.preflight import (
+    compiled_kernels,
+    flags,
+    gpu,
+    host,
+    memory,
+    model,
+    parallel,
+    versions,
+)
 from pytest_vllm_gates.preflight.types import Check, CheckState, Situation
 
 if TYPE_CHECKING:
@@ -25,6 +34,7 @@ CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
     "gpu": gpu.answers,
     "driver": gpu.driver,
     "compute_capability": gpu.compute_capability,
+    "compiled_kernels": compiled_kernels.compiled_kernels,
     "dtype": gpu.dtype,
     "lane_expects": gpu.lane_expects,
     "checkpoint": model.checkpoint,
@@ -47,7 +57,8 @@ CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
 # What a renderer alone, which has neither weights nor an accelerator, does not come upon.
 FOR_WEIGHTS = frozenset(
     {
-        "gpu", "driver", "compute_capability", "dtype", "lane_expects", "quantization", "gpu_count",
+        "gpu", "driver", "compute_capability", "compiled_kernels", "dtype", "lane_expects",
+        "quantization", "gpu_count",
         "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "network",
         "free_memory", "kv_cache", "shared_memory", "open_files",
     }

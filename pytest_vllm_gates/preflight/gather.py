@@ -49,12 +49,22 @@ def gather(
     env: Mapping[str, str] | None = None,
     nodes: Sequence[Node] = (),
     renderer: bool = False,
+    elsewhere: bool = False,
 ) -> Situation:
-    """Return everything known before a boot of this checkpoint on this lane."""
+    """Return everything known before a boot of this checkpoint on this lane.
+
+    `elsewhere` is for a machine that is not this one: its own variables count, and what is looked
+    up here (addresses, files, limits) does not.
+    """
     is_ours = lane.form in ("lock", "python")
     serve = flags.serving(family, checkpoint, lane)
     runs_here = serves_here(lane)
-    variables = {**os.environ, **lane.env, **(env or {})} if is_ours else _container_variables(lane)
+    if is_ours:
+        own = machine.environment if elsewhere else os.environ
+        variables = {**own, **lane.env, **(env or {})}
+    else:
+        variables = _container_variables(lane)
+    local = is_ours and not elsewhere
     return Situation(
         lane=lane.name,
         machine=machine if runs_here else None,
@@ -71,9 +81,9 @@ def gather(
         ),
         nodes=tuple(nodes),
         renderer=renderer,
-        own_address=_own_address(variables.get(HOST_IP, "")) if is_ours else None,
-        missing_files=_missing_files(variables) if is_ours else {},
-        own_limits=is_ours,
+        own_address=_own_address(variables.get(HOST_IP, "")) if local else None,
+        missing_files=_missing_files(variables) if local else {},
+        own_limits=is_ours and (not elsewhere or machine.limits.open_files is not None),
     )
 
 
