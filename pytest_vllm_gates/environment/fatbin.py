@@ -15,10 +15,9 @@ import contextlib
 import mmap
 import re
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.environment.types import Kernels
+from pytest_vllm_gates.environment.types import Code, Kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,21 +39,6 @@ ELF_FLAGS = 0x30
 ACCELERATED, ACCELERATED_OLD = 0x8, 0x800
 """The flag of architecture-specific code, in cubins from ABI version 8 on and before."""
 ABI_VERSION, NEW_ABI = 8, 8
-
-
-@dataclass(frozen=True, order=True)
-class Code:
-    """One piece of GPU code: machine code or PTX, for an architecture (90 for 9.0)."""
-
-    arch: int
-    ptx: bool = False
-    version: tuple[int, int] = (0, 0)
-    """Of the PTX language, such as (8, 8)."""
-    suffix: str = ""
-    """`a` for code of this architecture alone, `f` for code of its family."""
-
-    def __str__(self) -> str:
-        return f"{'compute' if self.ptx else 'sm'}_{self.arch}{self.suffix}"
 
 
 def containers(library: Path) -> frozenset[frozenset[Code]]:

@@ -6,16 +6,14 @@ code for a GPU runs by its PTX, which the driver compiles, unless the PTX is new
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.environment import fatbin
+from pytest_vllm_gates.environment.types import Library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    from pytest_vllm_gates.environment.fatbin import Code
 
 # Folders of packages whose libraries run on the GPU: vLLM's own (attention, Marlin, DeepGEMM),
 # FlashInfer's ahead-of-time caches, NCCL, and packages that vLLM calls.
@@ -24,14 +22,6 @@ PLACES = (
     "nvidia/nccl/lib",
 )  # fmt: skip
 PATTERNS = ("*.so", "*.so.*")
-
-
-@dataclass(frozen=True)
-class Library:
-    """A compiled library, and the different sets of code that its containers have."""
-
-    name: str
-    containers: frozenset[frozenset[Code]]
 
 
 def read(folders: Iterable[Path]) -> tuple[Library, ...]:

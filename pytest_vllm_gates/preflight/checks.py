@@ -14,6 +14,7 @@ from pytest_vllm_gates.preflight import (
     flags,
     gpu,
     host,
+    links,
     memory,
     model,
     parallel,
@@ -49,6 +50,9 @@ CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
     "kv_heads": parallel.kv_heads,
     "quantization_blocks": parallel.quantization_blocks,
     "network": host.network,
+    "mtu": links.mtu,
+    "nccl": links.nccl,
+    "ray_memory": links.ray_memory,
     "free_memory": memory.free_memory,
     "kv_cache": memory.kv_cache,
     "shared_memory": host.shared_memory,
@@ -60,6 +64,7 @@ FOR_WEIGHTS = frozenset(
         "gpu", "driver", "compute_capability", "compiled_kernels", "dtype", "lane_expects",
         "quantization", "gpu_count",
         "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "network",
+        "mtu", "nccl", "ray_memory",
         "free_memory", "kv_cache", "shared_memory", "open_files",
     }
 )  # fmt: skip

@@ -10,8 +10,7 @@ from pytest_vllm_gates.preflight.gpu import TABLE, needs_no_gpu, visible
 from pytest_vllm_gates.preflight.types import CheckResult, fails, ok, unknown
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.environment.fatbin import Code
-    from pytest_vllm_gates.environment.libraries import Library
+    from pytest_vllm_gates.environment.types import Code, Library
     from pytest_vllm_gates.preflight.types import Situation
 
 # Libraries that every server comes to use, whichever kernels it chooses: vLLM's own operators, and

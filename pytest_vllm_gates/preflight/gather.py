@@ -13,8 +13,8 @@ from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.checkpoints import files as checkpoint_files
-from pytest_vllm_gates.environment import bundle, parsers
-from pytest_vllm_gates.environment.types import Bundle
+from pytest_vllm_gates.environment import bundle, fatbin, parsers
+from pytest_vllm_gates.environment.types import Bundle, Library
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.preflight.types import Node, Situation
 
@@ -82,6 +82,7 @@ def gather(
         nodes=tuple(nodes),
         renderer=renderer,
         own_address=_own_address(variables.get(HOST_IP, "")) if local else None,
+        nccl_library=_nccl_library(variables) if local else None,
         missing_files=_missing_files(variables) if local else {},
         own_limits=is_ours and (not elsewhere or machine.limits.open_files is not None),
     )
@@ -104,6 +105,13 @@ def _own_address(address: str) -> bool | None:
 def _missing_files(variables: Mapping[str, str]) -> dict[str, str]:
     paths = {name: variables[name] for name in FILES if variables.get(name)}
     return {name: path for name, path in paths.items() if not Path(path).is_file()}
+
+
+def _nccl_library(variables: Mapping[str, str]) -> Library | None:
+    """Return the NCCL that a variable names, with its code; None without any."""
+    path = variables.get(FILES[0], "")
+    containers = fatbin.containers(Path(path)) if path else frozenset()
+    return Library(path, containers) if containers else None
 
 
 def serves_here(lane: Lane) -> bool:

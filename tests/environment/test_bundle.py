@@ -10,7 +10,7 @@ import pytest
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import bundle, environment, fatbin, installed, libraries
-from pytest_vllm_gates.environment.types import Bundle, Kernels, UnmetRequirement
+from pytest_vllm_gates.environment.types import Bundle, Code, Kernels, UnmetRequirement
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -247,11 +247,11 @@ def test_containers_have_versions_and_suffixes(tmp_path: Path) -> None:
         )
     )
     assert fatbin.containers(path) == {
-        frozenset({fatbin.Code(80), fatbin.Code(80, ptx=True, version=(8, 8))}),
-        frozenset({fatbin.Code(120, suffix="a"), fatbin.Code(90, suffix="a")}),
-        frozenset({fatbin.Code(120, ptx=True, version=(8, 8), suffix="a")}),
+        frozenset({Code(80), Code(80, ptx=True, version=(8, 8))}),
+        frozenset({Code(120, suffix="a"), Code(90, suffix="a")}),
+        frozenset({Code(120, ptx=True, version=(8, 8), suffix="a")}),
     }
     (read_library,) = libraries.read([tmp_path])
     assert read_library.name == "vllm/_C.abi3.so" and len(read_library.containers) == 3
-    assert str(fatbin.Code(120, ptx=True, suffix="a")) == "compute_120a"
+    assert str(Code(120, ptx=True, suffix="a")) == "compute_120a"
     assert fatbin.containers(tmp_path / "absent.so") == frozenset()

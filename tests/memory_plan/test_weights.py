@@ -14,7 +14,7 @@ from pytest_vllm_gates.memory_plan.weights import unknown_method, weights
 
 
 def test_incomplete_config_leaves_the_size_unknown() -> None:
-    shape = shape_of({**LLAMA_8B, "intermediate_size": "wide"})
+    shape = shape_of({**LLAMA_8B, "intermediate_size": None})
     assert weights(shape, Serving(), None) is None
     from_files = weights(shape, Serving(tensor_parallel_size=2, pipeline_parallel_size=2), 4000)
     assert from_files is not None

@@ -8,8 +8,7 @@ import pytest
 from machines import recorded
 from situations import LANE, check
 
-from pytest_vllm_gates.environment.fatbin import Code
-from pytest_vllm_gates.environment.libraries import Library
+from pytest_vllm_gates.environment.types import Code, Library
 from pytest_vllm_gates.machine.types import Gpu, Machine, NvidiaDriver
 from pytest_vllm_gates.preflight.compiled_kernels import compiles_for, runs_natively
 from pytest_vllm_gates.preflight.types import CheckState
