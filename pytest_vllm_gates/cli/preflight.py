@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.toml import choose
-from pytest_vllm_gates.checkpoints import named
+from pytest_vllm_gates.checkpoints import named, resolve
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.machine import inspect as machine_inspect, recorded
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
@@ -17,6 +17,8 @@ from pytest_vllm_gates.report import checks as report
 
 if TYPE_CHECKING:
     import argparse
+
+    from pytest_vllm_gates.catalog.family import Family
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,7 +54,11 @@ def run(options: argparse.Namespace) -> int:
     nodes = [gather.node(path) for path in options.node]
     machine = recorded.read(options.machine) if options.machine else machine_inspect.inspect()
     lane, _ = named.lane(options.lane, project, machine)
-    family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
+    family: Family | None
+    try:
+        family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
+    except resolve.NoFamilyError:
+        family, checkpoint = None, resolve.without_family(options.model)
     checks = preflight_checks.run(
         gather.gather(
             family,
@@ -68,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report.preflight_document(checks), indent=2, ensure_ascii=False))
     else:
-        print(f"{family.name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
+        name = family.name if family else "no family"
+        print(f"{name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
         for line in report.preflight_lines(checks):
             print(line)
     return 1 if preflight_checks.failed(checks) else 0

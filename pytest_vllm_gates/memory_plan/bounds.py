@@ -42,7 +42,7 @@ LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern", "attn_ty
 def check(config: Mapping[str, Any], where: str = "", *, numbers_only: bool = False) -> None:
     """Raise `UserError` for a number that is no number, is negative, or that no model has.
 
-    With `numbers_only` other values pass: vision towers have lists of widths and words of their own.
+    With `numbers_only` other values pass: vision towers have lists of widths, and words.
     """
     for key in (*SIZES, *MOST_OF):
         value = config.get(key)

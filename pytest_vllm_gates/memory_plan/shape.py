@@ -40,6 +40,7 @@ SPARSE = re.compile(
 )
 INDEXER_BYTES_OF_SCALE = 4
 INDEXER_GROUP = 128
+USUAL_OFFSET = 2
 
 # Kinds of rope scaling whose stretch `max_position_embeddings` already has.
 UNSTRETCHED = {"su", "longrope", "llama3", "mrope", "default", None}
@@ -229,7 +230,8 @@ def _reuses_choice(text_config: Mapping[str, Any], layer: int) -> bool:
     if pattern is not None:
         return layer < len(pattern) and pattern[layer] == "S"
     frequency = text_config.get("index_topk_freq") or 1
-    offset = text_config.get("index_skip_topk_offset", 2)
+    offset = text_config.get("index_skip_topk_offset")
+    offset = USUAL_OFFSET if offset is None else offset
     return max(layer - int(offset) + 1, 0) % int(frequency) != 0
 
 

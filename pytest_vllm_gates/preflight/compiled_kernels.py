@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.types import Code, Library
     from pytest_vllm_gates.preflight.types import Situation
 
-# Libraries that every server comes to use, whichever kernels it chooses: vLLM's own operators, and
-# FlashAttention 2, which vision towers and most attention run on. Others are chosen by the GPU.
-USED = ("vllm/_C", "vllm/_moe_C", "vllm/vllm_flash_attn/_vllm_fa2_C")
+# vLLM's own operators: where all of them run by PTX, no server does without it.
+OPERATORS = ("vllm/_C", "vllm/_moe_C")
 FLASH_ATTENTION = "_vllm_fa2_C"
 FIRST_BY_PTX = 90
 """vLLM compiles FlashAttention 2 for "8.0+PTX" (CMakeLists.txt of vllm-project/flash-attention,
 FA2_ARCHS): from compute capability 9.0 on it runs by PTX."""
 SAYS = "the provided PTX was compiled with an unsupported toolchain"
+CHOOSES_IT = (8, 12)
+"""Major versions on which vLLM's attention is FlashAttention 2 unless told otherwise; Hopper has
+FlashAttention 3, 10.x FlashInfer and latent attention kernels of its own (vLLM 0.32,
+`platforms/cuda.py`, `_get_backend_priorities`). Vision towers take it on all (vllm#25143: GLM-4.5V
+on an H100)."""
+CHOSEN = "FLASH_ATTN"
+TOWERS = ("vision_config", "audio_config")
 Cuda = tuple[int, int]
 
 
@@ -47,7 +53,7 @@ def compiled_kernels(situation: Situation) -> CheckResult:
             newer = _only_newer_ptx(library, number, driver_cuda)
             if newer is None:
                 continue
-            if not library.name.startswith(USED):
+            if not _is_used(situation, library, number):
                 others.append(f"{library.name} ({newer}, PTX {_words(newer.version)})")
                 continue
             return _fails(
@@ -60,12 +66,38 @@ def compiled_kernels(situation: Situation) -> CheckResult:
     return ok(checked + (f"; where they are used, not: {', '.join(others)}" if others else ""))
 
 
+def _is_used(situation: Situation, library: Library, number: int) -> bool:
+    """Return whether a server on this GPU comes to use what the library has by PTX alone."""
+    if FLASH_ATTENTION in library.name:
+        return _takes_flash_attention(situation, number)
+    return library.name.startswith(OPERATORS) and not any(
+        not code.ptx and runs_natively(code, number)
+        for container in library.containers
+        for code in container
+    )
+
+
+def _takes_flash_attention(situation: Situation, number: int) -> bool:
+    config = situation.model.config or {}
+    if any(config.get(tower) for tower in TOWERS):
+        return True
+    text_config = config.get("text_config")
+    places = (config, text_config if isinstance(text_config, dict) else {})
+    latent = any(place.get("kv_lora_rank") for place in places)
+    chosen = situation.flag("attention_backend", CHOSEN)
+    return number // 10 in CHOOSES_IT and not latent and chosen == CHOSEN
+
+
 def _by_versions(situation: Situation, driver_cuda: Cuda, numbers: list[int]) -> CheckResult:
     """Judge a bundle that is not installed, or cannot be looked into, by its versions."""
     made_with = _version(situation.bundle.torch_cuda)
     if made_with is None or situation.bundle.locations or not situation.bundle.vllm:
         return unknown("the compiled libraries of this lane cannot be looked into")
-    by_ptx = [number for number in numbers if number >= FIRST_BY_PTX]
+    by_ptx = [
+        number
+        for number in numbers
+        if number >= FIRST_BY_PTX and _takes_flash_attention(situation, number)
+    ]
     if not by_ptx or driver_cuda >= made_with:
         return ok(f"by the lock's versions: CUDA {_words(made_with)}, not installed yet")
     return _fails(

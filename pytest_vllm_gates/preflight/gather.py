@@ -40,7 +40,7 @@ ASSIGNED = re.compile(r"(?:--env=|-e)?([A-Z][A-Z0-9_]*)(?:=(.*))?")
 
 
 def gather(
-    family: Family,
+    family: Family | None,
     checkpoint: Checkpoint,
     lane: Lane,
     environment: Environment,
@@ -53,11 +53,15 @@ def gather(
 ) -> Situation:
     """Return everything known before a boot of this checkpoint on this lane.
 
-    `elsewhere` is for a machine that is not this one: its own variables count, and what is looked
-    up here (addresses, files, limits) does not.
+    A checkpoint of no family is served with the lane's flags alone. `elsewhere` is for a machine
+    that is not this one: its own variables count, and what is looked up here (addresses, files,
+    limits) does not.
     """
     is_ours = lane.form in ("lock", "python")
-    serve = flags.serving(family, checkpoint, lane)
+    if family:
+        serve = flags.serving(family, checkpoint, lane)
+    else:
+        serve = flags.merged(checkpoint.serve, lane.serve)
     runs_here = serves_here(lane)
     if is_ours:
         own = machine.environment if elsewhere else os.environ
@@ -74,7 +78,7 @@ def gather(
         environment=variables,
         expects=lane.expects,
         waived=lane.waive,
-        native=family.native_context(checkpoint.source),
+        native=family.native_context(checkpoint.source) if family else None,
         unknown_parser=parsers.unknown(environment.folders, serve),
         parsers_known=all(
             parsers.known_parsers(environment.folders, flag) for flag in parsers.REGISTRIES

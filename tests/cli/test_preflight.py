@@ -146,3 +146,19 @@ def test_file_that_describes_no_machine_is_refused(
     error = capsys.readouterr().err
     assert message in error and "nvidia-smi -q -x > machine.xml" in error
     assert main(["preflight", "--model", "glm", "--machine", "absent.json"]) == 2
+
+
+def test_folder_of_no_family_is_checked_with_the_lanes_flags(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lane(project, "\n[serve]\nmax_model_len = 9000\n")
+    config = {"architectures": ["UnheardForCausalLM"], "model_type": "unheard",
+              "max_position_embeddings": 8192}  # fmt: skip
+    (project / "weights").mkdir()
+    (project / "weights/config.json").write_text(json.dumps(config))
+    arguments = ["preflight", "--model", "./weights", "--lane", "own", "--check"]
+    assert main([*arguments, "max_model_len"]) == 1
+    output = capsys.readouterr().out
+    assert output.startswith("no family, checkpoint weights, on lane own: a server\n")
+    assert "max_model_len (9000) is greater" in output
+    assert main([*arguments, "flags"]) == 0

@@ -76,3 +76,11 @@ def test_latent_types_that_vllm_serves_are_planned() -> None:
     two = shape_of({**DEEPSEEK_V3, "model_type": "longcat_flash_ngram"})
     assert not two.refused
     assert len(two.caches) == len(shape_of({**DEEPSEEK_V3, "model_type": "longcat_flash"}).caches)
+
+
+def test_sparse_config_without_sharing_may_say_null() -> None:
+    # GLM-5.1's config.json (sglang#28532).
+    sparse = {**DEEPSEEK_V3, "model_type": "glm_moe_dsa", "index_topk": 2048, "index_head_dim": 128,
+              "index_n_heads": 64}  # fmt: skip
+    null = {**sparse, "index_topk_freq": None, "index_skip_topk_offset": None}
+    assert shape_of(null).caches == shape_of(sparse).caches

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from machines import recorded
-from situations import LANE, check
+from situations import DEEPSEEK, LANE, QWEN, check
 
+from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.environment.types import Code, Library
 from pytest_vllm_gates.machine.types import Gpu, Machine, NvidiaDriver
 from pytest_vllm_gates.preflight.compiled_kernels import compiles_for, runs_natively
@@ -73,6 +74,40 @@ def test_library_that_is_chosen_by_the_gpu_is_named_and_does_not_fail() -> None:
     result = check("compiled_kernels", machine=RTX_PRO, bundle=replace(LANE, libraries=(other,)))
     assert result.state is CheckState.OK
     assert "where they are used, not: flashinfer_jit_cache/" in result.what
+
+
+def test_flash_attention_2_is_used_on_hopper_for_images_alone() -> None:
+    bundle = replace(LANE, libraries=(library((Code(80), ptx(80, (8, 8)))),))
+    hopper = machine("NVIDIA H100 80GB HBM3", "9.0", "570.195.03", "12.8")
+    text, images = Model("org/text", QWEN), Model("org/vl", {**QWEN, "vision_config": {"depth": 2}})
+    result = check("compiled_kernels", machine=hopper, bundle=bundle, model=text)
+    assert result.state is CheckState.OK
+    # vllm#25143: GLM-4.5V on an H100 died of it.
+    result = check("compiled_kernels", machine=hopper, bundle=bundle, model=images)
+    assert result.state is CheckState.FAILS
+    pinned = replace(LANE, locations={}, libraries=(), torch_cuda="12.9")
+    for model, state in ((text, CheckState.OK), (images, CheckState.FAILS)):
+        result = check("compiled_kernels", machine=hopper, bundle=pinned, model=model)
+        assert result.state is state
+
+
+def test_flash_attention_2_is_not_used_by_latent_attention_nor_beside_another_backend() -> None:
+    bundle = replace(LANE, libraries=(library((Code(80), ptx(80, (8, 8)))),))
+    for changes in (
+        {"model": Model("org/latent", DEEPSEEK)},
+        {"serve": {"attention_backend": "FLASHINFER"}},
+    ):
+        result = check("compiled_kernels", machine=RTX_PRO, bundle=bundle, **changes)
+        assert result.state is CheckState.OK
+
+
+def test_operators_are_used_where_all_of_them_run_by_ptx() -> None:
+    for containers, state in (
+        ([(ptx(80, (8, 8)),)], CheckState.FAILS),
+        ([(Code(120),), (ptx(80, (8, 8)),)], CheckState.OK),
+    ):
+        bundle = replace(LANE, libraries=(library(*containers, name="vllm/_C.abi3.so"),))
+        assert check("compiled_kernels", machine=RTX_PRO, bundle=bundle).state is state
 
 
 def test_compatibility_package_compiles_what_it_is_for() -> None:
