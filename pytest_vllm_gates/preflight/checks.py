@@ -18,6 +18,7 @@ from pytest_vllm_gates.preflight import (
     memory,
     model,
     parallel,
+    repaired,
     versions,
 )
 from pytest_vllm_gates.preflight.types import Check, CheckState, Situation
@@ -42,8 +43,10 @@ CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
     "architecture": model.architecture,
     "model_type": model.model_type,
     "parsers": model.parsers,
+    "reasoning": repaired.reasoning,
     "max_model_len": model.max_model_len,
     "quantization": model.quantization,
+    "fp8_fallback": repaired.fp8_fallback,
     "gpu_count": parallel.gpu_count,
     "cpu_ranks": parallel.cpu_ranks,
     "attention_heads": parallel.attention_heads,
@@ -64,7 +67,7 @@ FOR_WEIGHTS = frozenset(
         "gpu", "driver", "compute_capability", "compiled_kernels", "dtype", "lane_expects",
         "quantization", "gpu_count",
         "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "network",
-        "mtu", "nccl", "ray_memory",
+        "mtu", "nccl", "ray_memory", "fp8_fallback",
         "free_memory", "kv_cache", "shared_memory", "open_files",
     }
 )  # fmt: skip

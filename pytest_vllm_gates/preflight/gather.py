@@ -13,7 +13,7 @@ from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.checkpoints import files as checkpoint_files
-from pytest_vllm_gates.environment import bundle, fatbin, parsers
+from pytest_vllm_gates.environment import bundle, fatbin, overlay, parsers
 from pytest_vllm_gates.environment.types import Bundle, Library
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.preflight.types import Node, Situation
@@ -86,6 +86,10 @@ def gather(
         nodes=tuple(nodes),
         renderer=renderer,
         own_address=_own_address(variables.get(HOST_IP, "")) if local else None,
+        repairs=tuple(each.name for each in overlay.repairs(lane.overlay_path))
+        if is_ours
+        else None,
+        thinks=family.thinking is not None if family and is_ours else None,
         nccl_library=_nccl_library(variables) if local else None,
         missing_files=_missing_files(variables) if local else {},
         own_limits=is_ours and (not elsewhere or machine.limits.open_files is not None),

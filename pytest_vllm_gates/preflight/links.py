@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.preflight import flags
@@ -11,8 +12,6 @@ from pytest_vllm_gates.preflight.host import GLOO, NCCL, spans
 from pytest_vllm_gates.preflight.types import CheckResult, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pytest_vllm_gates.environment.types import Library
     from pytest_vllm_gates.preflight.types import Situation
 
@@ -98,7 +97,7 @@ def mtu(situation: Situation) -> CheckResult:
 
 def _named(environment: object) -> set[str]:
     """Return the interfaces that the variables name exactly."""
-    if not isinstance(environment, dict) and not hasattr(environment, "get"):
+    if not isinstance(environment, Mapping):
         return set()
     values = (str(environment.get(name) or "") for name in (NCCL, GLOO))
     return {
@@ -112,7 +111,7 @@ def _named(environment: object) -> set[str]:
 
 def _mtus(machine: Mapping[str, object], named: set[str]) -> list[tuple[str, int]]:
     mtus = machine.get("mtus")
-    if not hasattr(mtus, "items"):
+    if not isinstance(mtus, Mapping):
         return []
     return sorted(
         (name, size) for name, size in mtus.items() if name in named and isinstance(size, int)

@@ -86,6 +86,10 @@ class Situation:
     """Variables that name a file, with the file, where it is not there."""
     nccl_library: Library | None = None
     """The library that VLLM_NCCL_SO_PATH names, with its code."""
+    repairs: tuple[str, ...] | None = ()
+    """The repairs of the lane's overlay; None where the server is not ours to see into."""
+    thinks: bool | None = False
+    """Whether the model has a reasoning to stream; None where no family says so."""
     own_limits: bool = True
     """Whether the limits of this process are the server's, and not those of a container it gets."""
 
