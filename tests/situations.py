@@ -14,7 +14,8 @@ from pytest_vllm_gates.preflight import checks as preflight_checks
 from pytest_vllm_gates.preflight.types import Check, CheckState, Situation
 
 WHEEL = Kernels((75, 80, 86, 90, 100, 120), ptx=(120,))
-OPERATORS = Library("vllm/_C.abi3.so", frozenset({frozenset(map(Code, WHEEL.machine_code))}))
+CODE = frozenset({frozenset(map(Code, WHEEL.machine_code))})
+LIBRARIES = (Library("vllm/_C.abi3.so", CODE), Library("nvidia/nccl/lib/libnccl.so.2", CODE))
 LANE = Bundle(
     versions={
         "vllm": "0.32.0", "torch": "2.13.0", "transformers": "5.19.0", "tokenizers": "0.23.3",
@@ -24,7 +25,7 @@ LANE = Bundle(
     torch_cuda="13.0",
     torch_kernels=WHEEL,
     vllm_kernels=WHEEL,
-    libraries=(OPERATORS,),
+    libraries=LIBRARIES,
     architectures=frozenset({"Qwen3_5ForConditionalGeneration", "DeepseekV3ForCausalLM"}),
     gone={"Phi3SmallForCausalLM": "0.9.2"},
     transformers_architectures=frozenset({"OlmoForCausalLM"}),

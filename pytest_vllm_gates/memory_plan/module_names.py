@@ -54,9 +54,16 @@ def exactly(names: Iterable[str], patterns: Iterable[str]) -> bool:
 
 
 def contains(names: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Return whether a name has an entry of the list within it."""
+    """Return whether a name has an entry of the list within it.
+
+    Experts are one module here, as in vLLM: `gate` is not within `mlp.experts`.
+    """
     patterns = tuple(patterns)
-    return any(pattern and pattern in name for name in names for pattern in patterns)
+    return any(pattern and pattern in name for name in _modules(names) for pattern in patterns)
+
+
+def _modules(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if ".experts." not in name)
 
 
 def by_wildcard(names: Iterable[str], patterns: Iterable[str]) -> bool:
@@ -65,7 +72,7 @@ def by_wildcard(names: Iterable[str], patterns: Iterable[str]) -> bool:
     if exactly(names, patterns) or contains(names, patterns):
         return True
     wild = [pattern for pattern in patterns if any(sign in pattern for sign in "*?[")]
-    return any(fnmatchcase(name, pattern) for name in names for pattern in wild)
+    return any(fnmatchcase(name, pattern) for name in _modules(names) for pattern in wild)
 
 
 def by_expression(names: Iterable[str], patterns: Iterable[str]) -> bool:

@@ -192,3 +192,14 @@ def test_awq_lists_parts_and_bitsandbytes_components() -> None:
     bits = {"quant_method": "bitsandbytes", "load_in_8bit": True}
     skipped = total(LLAMA_8B, **bits, llm_int8_skip_modules=["o_proj", "attn"])
     assert skipped - total(LLAMA_8B, **bits) == 32 * 4096 * 4096
+
+
+@pytest.mark.parametrize("method", [{"quant_method": "awq"}, {"quant_method": "modelopt",
+                                                               "quant_algo": "FP8"}])  # fmt: skip
+def test_list_with_a_router_leaves_the_experts_quantised(method: dict[str, Any]) -> None:
+    key = "modules_to_not_convert" if method["quant_method"] == "awq" else "ignore"
+    quantised = total(MOE, **method)
+    # "gate" is within "shared_expert.gate_up_proj", and not within "experts".
+    saved = 2 - (0.5 + 2.5 / 128) if method["quant_method"] == "awq" else 1
+    difference = total(MOE, **method, **{key: ["gate"]}) - quantised
+    assert difference == pytest.approx(393_216 * 2 / 3 * saved)

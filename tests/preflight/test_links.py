@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,11 @@ def test_nccl_needs_code_for_the_spark(codes: list[Code], state: CheckState) -> 
 def test_nccl_is_asked_for_where_ranks_talk() -> None:
     assert check("nccl", machine=SPARK).state is CheckState.NOT_APPLICABLE
     assert check("nccl", machine=SPARK, bundle=CPU).state is CheckState.NOT_APPLICABLE
-    assert check("nccl", machine=SPARK, serve=TWO).state is CheckState.UNKNOWN
+    assert check("nccl", machine=SPARK, serve=TWO).what == (
+        "nvidia/nccl/lib/libnccl.so.2 has code for every GPU"
+    )
+    without = replace(LANE, libraries=())
+    assert check("nccl", machine=SPARK, serve=TWO, bundle=without).state is CheckState.UNKNOWN
 
 
 def node(name: str, size: int, interface: str = "enp1s0f1np1") -> Node:
