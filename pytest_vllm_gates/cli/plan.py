@@ -25,7 +25,7 @@ from pytest_vllm_gates.report.memory_plan import as_json, as_text
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
 
-    from pytest_vllm_gates.memory_plan.types import ModelShape
+    from pytest_vllm_gates.memory_plan.types import MemoryPlan, ModelShape
 
 UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": GIB}
 EVERY = "all"
@@ -157,7 +157,7 @@ def _every_gpu(
     options: Namespace, name: str, shape: ModelShape, in_files: int | None, context: int | None
 ) -> int:
     """Print for each known GPU with how many of them the model fits; 1 where it fits nowhere."""
-    rows = []
+    rows: list[tuple[known_gpus.KnownGpu, int, MemoryPlan | None]] = []
     for gpu in known_gpus.table().values():
         for count in COUNTS:
             options.tp, options.gpu_memory, options.blackwell = (

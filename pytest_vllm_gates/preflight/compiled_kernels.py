@@ -36,11 +36,8 @@ def compiled_kernels(situation: Situation) -> CheckResult:
         return check_result
     machine = situation.machine
     driver_cuda = _version(machine.driver.cuda) if machine else None
-    numbers = sorted(
-        {_number(gpu.capability) for gpu in visible(situation, machine) if gpu.capability}
-        if machine
-        else ()
-    )
+    gpus = visible(situation, machine) if machine else ()
+    numbers = sorted({_number(gpu.capability) for gpu in gpus if gpu.capability})
     if driver_cuda is None or not numbers:
         return unknown("the driver's CUDA, or the GPUs' compute capability, is not known")
     driver_cuda = max(driver_cuda, _helped(situation))

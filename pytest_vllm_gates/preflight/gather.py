@@ -64,7 +64,7 @@ def gather(
         serve = flags.merged(checkpoint.serve, lane.serve)
     runs_here = serves_here(lane)
     if is_ours:
-        own = machine.environment if elsewhere else os.environ
+        own: Mapping[str, str] = machine.environment if elsewhere else os.environ
         variables = {**own, **lane.env, **(env or {})}
     else:
         variables = _container_variables(lane)
