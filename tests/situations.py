@@ -8,12 +8,14 @@ from typing import Any
 from machines import recorded
 
 from pytest_vllm_gates.checkpoints.files import Model
-from pytest_vllm_gates.environment.types import Bundle, Kernels
+from pytest_vllm_gates.environment.types import Bundle, Code, Kernels, Library
 from pytest_vllm_gates.machine.types import Machine, NvidiaDriver
 from pytest_vllm_gates.preflight import checks as preflight_checks
 from pytest_vllm_gates.preflight.types import Check, CheckState, Situation
 
 WHEEL = Kernels((75, 80, 86, 90, 100, 120), ptx=(120,))
+CODE = frozenset({frozenset(map(Code, WHEEL.machine_code))})
+LIBRARIES = (Library("vllm/_C.abi3.so", CODE), Library("nvidia/nccl/lib/libnccl.so.2", CODE))
 LANE = Bundle(
     versions={
         "vllm": "0.32.0", "torch": "2.13.0", "transformers": "5.19.0", "tokenizers": "0.23.3",
@@ -23,6 +25,7 @@ LANE = Bundle(
     torch_cuda="13.0",
     torch_kernels=WHEEL,
     vllm_kernels=WHEEL,
+    libraries=LIBRARIES,
     architectures=frozenset({"Qwen3_5ForConditionalGeneration", "DeepseekV3ForCausalLM"}),
     gone={"Phi3SmallForCausalLM": "0.9.2"},
     transformers_architectures=frozenset({"OlmoForCausalLM"}),
@@ -30,7 +33,8 @@ LANE = Bundle(
     utilization=0.92,
     quantizations=frozenset({"fp8", "awq", "compressed-tensors"}),
 )  # fmt: skip
-CPU = replace(LANE, device="cpu", torch_cuda=None, torch_kernels=None, vllm_kernels=None)
+CPU = replace(LANE, device="cpu", torch_cuda=None, torch_kernels=None, vllm_kernels=None,
+              libraries=())  # fmt: skip
 # The sizes of Qwen3.5-27B (its text nested, as multimodal configs have it) and of DeepSeek V3.
 QWEN: dict[str, Any] = {
     "architectures": ["Qwen3_5ForConditionalGeneration"],

@@ -33,6 +33,18 @@ PATHS = ("/", "./", "../", "~")
 """What nothing but a path begins with."""
 
 
+class NoFamilyError(UserError):
+    """A checkpoint is of no family here."""
+
+
+def without_family(source: str) -> Checkpoint:
+    """Return the checkpoint of a folder or a Hub id that is of no family."""
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return _local(folder.resolve())
+    return Checkpoint(name=source.replace("/", "--"), source=source)
+
+
 def resolve(family: Family, name: str | None) -> Checkpoint:
     """Return the checkpoint `name` means for this family; None is the family's first.
 
@@ -119,7 +131,7 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
     recognised = families.recognise(architectures, model_type, source, project)
     architecture = ", ".join(architectures) or model_type or "none"
     if recognised is None:
-        raise UserError(
+        raise NoFamilyError(
             f"{source}: its config.json names the architecture {architecture}, which is of no "
             "family here\n"
             "add a families/<name>.toml that lists it, or name a family with --model and the "

@@ -5,21 +5,34 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.checkpoints import hub_weights, resolve
 from pytest_vllm_gates.checkpoints.safetensors import weights_bytes
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.machine import known_gpus
+from pytest_vllm_gates.memory_plan import types as versions
+from pytest_vllm_gates.memory_plan.fit import gibibytes
 from pytest_vllm_gates.memory_plan.plan import HEADROOM, plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
+from pytest_vllm_gates.report import memory_plan_tables as tables
 from pytest_vllm_gates.report.memory_plan import as_json, as_text
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
 
+    from pytest_vllm_gates.memory_plan.types import MemoryPlan, ModelShape
+
 UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": GIB}
+EVERY = "all"
+COUNTS = (1, 2, 4, 8)
+USABLE_PERCENT = 99
+QUANTISATION_BESIDE = "hf_quant_config.json"
+"""Where ModelOpt up to 0.29 keeps its table; vLLM reads it where config.json has none."""
 LEAST_BYTES = 2**20
 """A number without a unit is in bytes from here on, and in GiB below."""
 
@@ -29,14 +42,18 @@ def declare(commands: _SubParsersAction[Any]) -> None:
     parser = commands.add_parser("plan", help=(__doc__ or "").partition(": ")[2].strip())
     parser.set_defaults(run=run)
     parser.add_argument(
-        "--config", required=True, metavar="FILE", help="a config.json, or its folder"
+        "model", nargs="?", metavar="MODEL", help="a folder, a config.json, or a Hub id"
     )
+    parser.add_argument("--config", metavar="FILE", help="a config.json, or its folder")
     parser.add_argument("-tp", "--tp", "--tensor-parallel-size", dest="tp", type=int, default=1)
     parser.add_argument("-pp", "--pp", "--pipeline-parallel-size", dest="pp", type=int, default=1)
     parser.add_argument(
         "-dcp", "--dcp", "--decode-context-parallel-size", dest="dcp", type=int, default=1
     )
-    parser.add_argument("--max-model-len", type=tokens, metavar="TOKENS")
+    parser.add_argument(
+        "--max-model-len", type=tokens, metavar="TOKENS", action="append",
+        help="give it again for another context: then a table is printed",
+    )  # fmt: skip
     parser.add_argument("--max-num-batched-tokens", type=tokens, metavar="TOKENS")
     parser.add_argument("--max-num-seqs", type=int)
     parser.add_argument("--kv-cache-dtype", default="auto")
@@ -57,7 +74,14 @@ def declare(commands: _SubParsersAction[Any]) -> None:
         help="whether the processor of --device cpu has it: a recurrent state is float32 then",
     )  # fmt: skip
     parser.add_argument("--blackwell", action="store_true", help="a device of the 10x generation")
-    parser.add_argument("--gpu-memory", type=size, metavar="SIZE", help="of one device: 80GiB")
+    parser.add_argument(
+        "--gpu", metavar="NAME",
+        help=f"a GPU by name ({', '.join(known_gpus.table())}), or `all` for a table of what fits",
+    )  # fmt: skip
+    parser.add_argument(
+        "--gpu-memory", type=gpu_size, metavar="SIZE",
+        help="of one device: 80GiB, or 80GB as its vendor says",
+    )  # fmt: skip
     parser.add_argument("--gpu-memory-utilization", type=float)
     parser.add_argument("--overhead", type=size, metavar="SIZE", help="what the runtime takes")
     parser.add_argument(
@@ -70,22 +94,109 @@ def declare(commands: _SubParsersAction[Any]) -> None:
 
 def run(options: Namespace) -> int:
     """Print the plan; 1 where the model does not fit, or where nobody can say so."""
-    path, config = read_config(Path(options.config))
-    shape = shape_of(config)
-    in_files = weights_bytes(path.parent, shape.layers)
-    made = plan(shape, serving(options), room(options, in_files), options.headroom)
-    print(json.dumps(as_json(str(path), made), indent=2) if options.json else as_text(made))
+    notes: list[str] = []
+    name, shape, in_files = _model(options, notes)
+    check_version(options.vllm_version)
+    contexts = options.max_model_len or [None]
+    if options.gpu == EVERY:
+        return _every_gpu(options, name, shape, in_files, contexts[0])
+    _device(options, notes)
+    made = []
+    for context in contexts:
+        planned = plan(shape, serving(options, context), room(options, in_files), options.headroom)
+        made.append(replace(planned, notes=(*notes, *planned.notes)))
+    if len(made) > 1:
+        print(
+            json.dumps([as_json(name, each) for each in made], indent=2)
+            if options.json
+            else tables.contexts(made)
+        )
+    else:
+        print(json.dumps(as_json(name, made[0]), indent=2) if options.json else as_text(made[0]))
     has_memory = options.kv_memory is not None or options.gpu_memory is not None
-    return int(bool(made.refused) or (has_memory and not made.fits))
+    return int(any(bool(each.refused) or (has_memory and not each.fits) for each in made))
 
 
-def serving(options: Namespace) -> Serving:
-    """Return the flags as a record."""
+def _model(options: Namespace, notes: list[str]) -> tuple[str, ModelShape, int | None]:
+    """Return the model's name, its shape and its weights' bytes where its files say them."""
+    if (options.model is None) == (options.config is None):
+        raise UserError("give one model: a folder, a config.json or a Hub id such as org/name")
+    given = options.model or options.config
+    is_hub = options.config is None and resolve.HUB_ID.fullmatch(given)
+    if is_hub and not Path(given).exists():
+        _, config = read_config(hub_weights.configs(given))
+        shape = shape_of(config)
+        in_files, problem = hub_weights.weights_bytes(given, shape.layers)
+        notes += [problem] if problem else []
+        return given, shape, in_files
+    path, config = read_config(Path(given).expanduser())
+    shape = shape_of(config)
+    return str(path), shape, weights_bytes(path.parent, shape.layers)
+
+
+def _device(options: Namespace, notes: list[str]) -> None:
+    """Put the memory of the named GPU into the options, and what it was read as into the notes."""
+    if options.gpu and options.gpu_memory is not None:
+        raise UserError("--gpu and --gpu-memory: give one")
+    if options.gpu:
+        gpu = known_gpus.named(options.gpu)
+        options.gpu_memory, options.blackwell = gpu.usable_bytes, gpu.blackwell
+        estimate = ", less 1 %, an estimate" if gpu.estimated else ""
+        notes.append(
+            f"{gpu.product}: {gibibytes(gpu.usable_bytes)} usable of {gpu.sold_as} "
+            f"({gpu.source}{estimate})"
+        )
+    elif isinstance(options.gpu_memory, VendorSize):
+        notes.append(
+            f"{options.gpu_memory.sold_as} is read as a GPU's vendor means it: "
+            f"{gibibytes(options.gpu_memory)} usable; give GiB for an exact size"
+        )
+
+
+def _every_gpu(
+    options: Namespace, name: str, shape: ModelShape, in_files: int | None, context: int | None
+) -> int:
+    """Print for each known GPU with how many of them the model fits; 1 where it fits nowhere."""
+    rows: list[tuple[known_gpus.KnownGpu, int, MemoryPlan | None]] = []
+    for gpu in known_gpus.table().values():
+        for count in COUNTS:
+            options.tp, options.gpu_memory, options.blackwell = (
+                count, gpu.usable_bytes, gpu.blackwell
+            )  # fmt: skip
+            try:
+                made = plan(
+                    shape, serving(options, context), room(options, in_files), options.headroom
+                )
+            except UserError:
+                continue  # the model cannot be split over so many
+            if made.refused:
+                raise UserError(f"{name}: refused: {made.refused[0]}")
+            if made.fits:
+                rows.append((gpu, count, made))
+                break
+        else:
+            rows.append((gpu, 0, None))
+    print(json.dumps(tables.gpus_json(rows), indent=2) if options.json else tables.gpus(rows))
+    return int(not any(count for _, count, _ in rows))
+
+
+def check_version(text: str) -> None:
+    """Raise `UserError` for a version of vLLM that is newer than those the plan was read from."""
+    if versions.parsed(text)[:2] > versions.NEWEST:
+        newest = ".".join(map(str, versions.NEWEST))
+        raise UserError(
+            f"--vllm-version {text} is newer than {newest}, the newest version that the plan "
+            f"knows\nplan with --vllm-version {newest}.0, or update vllm-gates"
+        )
+
+
+def serving(options: Namespace, context: int | None) -> Serving:
+    """Return the flags as a record, for one of the contexts."""
     return Serving(
         tensor_parallel_size=options.tp,
         pipeline_parallel_size=options.pp,
         decode_context_parallel_size=options.dcp,
-        max_model_len=options.max_model_len,
+        max_model_len=context,
         max_num_batched_tokens=options.max_num_batched_tokens,
         max_num_seqs=options.max_num_seqs,
         kv_cache_dtype=options.kv_cache_dtype,
@@ -124,6 +235,12 @@ def read_config(path: Path) -> tuple[Path, dict[str, Any]]:
     config = bounded_read.json(file, whole=True)
     if not isinstance(config, dict):
         raise UserError(f"{file}: not a table of a model's settings")
+    beside = file.parent / QUANTISATION_BESIDE
+    if config.get("quantization_config") is None and beside.is_file():
+        table = bounded_read.json(beside, whole=True)
+        if not isinstance(table, dict):
+            raise UserError(f"{beside}: not a table of a quantisation's settings")
+        config = {**config, "quantization_config": table}
     return file, config
 
 
@@ -141,6 +258,25 @@ def size(text: str) -> int:
     if not match[2]:
         return int(amount * GIB) if abs(amount) < LEAST_BYTES else int(amount)
     return int(amount * UNITS[match[2].lower()])
+
+
+class VendorSize(int):
+    """A GPU's usable memory by the size that its vendor gives."""
+
+    sold_as = ""
+
+
+def gpu_size(text: str) -> int:
+    """Return a GPU's memory: "80GB" is what is sold as such, anything else an exact size.
+
+    A GPU sold with 80 GB has 80 GiB of memory, of which about 1 % is the driver's.
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*GB\s*", text, re.IGNORECASE)
+    if not match:
+        return size(text)
+    found = VendorSize(int(match[1]) * GIB * USABLE_PERCENT // 100)
+    found.sold_as = f"{match[1]}GB"
+    return found
 
 
 def tokens(text: str) -> int:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.toml import choose
-from pytest_vllm_gates.checkpoints import named
+from pytest_vllm_gates.checkpoints import named, resolve
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.machine import inspect as machine_inspect, recorded
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
 from pytest_vllm_gates.report import checks as report
 
 if TYPE_CHECKING:
     import argparse
+
+    from pytest_vllm_gates.catalog.family import Family
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,6 +35,11 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--node", action="append", default=[], type=Path, metavar="FILE",
         help="another node of the lane: what `vllm-gates inventory --lane … --json` wrote there",
     )  # fmt: skip
+    parser.add_argument(
+        "--machine", type=Path, metavar="FILE",
+        help="judge for another machine: its `vllm-gates inventory --json`, or its "
+        "`nvidia-smi -q -x`",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
 
@@ -45,9 +52,13 @@ def run(options: argparse.Namespace) -> int:
         for name in options.check or preflight_checks.CHECKS
     ]
     nodes = [gather.node(path) for path in options.node]
-    machine = machine_inspect.inspect()
+    machine = recorded.read(options.machine) if options.machine else machine_inspect.inspect()
     lane, _ = named.lane(options.lane, project, machine)
-    family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
+    family: Family | None
+    try:
+        family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
+    except resolve.NoFamilyError:
+        family, checkpoint = None, resolve.without_family(options.model)
     checks = preflight_checks.run(
         gather.gather(
             family,
@@ -56,13 +67,15 @@ def run(options: argparse.Namespace) -> int:
             environment.at_hand(lane, cache=files.default_cache()),
             machine,
             nodes=nodes,
+            elsewhere=options.machine is not None,
         ),
         names,
     )
     if options.json:
         print(json.dumps(report.preflight_document(checks), indent=2, ensure_ascii=False))
     else:
-        print(f"{family.name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
+        name = family.name if family else "no family"
+        print(f"{name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
         for line in report.preflight_lines(checks):
             print(line)
     return 1 if preflight_checks.failed(checks) else 0

@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from pytest_vllm_gates.environment import fatbin
+from pytest_vllm_gates.environment import fatbin, libraries
 from pytest_vllm_gates.environment.installed import METADATA
 from pytest_vllm_gates.environment.types import DECIDING, Bundle, Kernels, UnmetRequirement
 
@@ -69,6 +69,7 @@ def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "")
         torch_cuda=cuda,
         torch_kernels=_torch_kernels(folders, str(cuda)) if on_cuda else None,
         vllm_kernels=_first_kernels(folders, VLLM_KERNELS) if on_cuda else None,
+        libraries=libraries.read(folders) if on_cuda else (),
         nccl=next((value for name, value in versions.items() if name.startswith(NCCL)), None),
         unmet=tuple(_unmet(folders, versions, python)),
         architectures=frozenset(_models(registry)),

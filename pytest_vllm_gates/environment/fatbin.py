@@ -2,17 +2,22 @@
 
 nvcc puts its code into the ELF section `.nv_fatbin`: containers one after another, one for each
 source file, each a header and entries, each entry a header that names its kind (PTX or machine
-code) and architecture, however its body is packed. Only headers are read.
+code), architecture and version, however its body is packed: for PTX the version is that of its
+language (8.8 is CUDA 12.9). Whether code is for one architecture alone (`sm_90a`) is in the body:
+in PTX after `.target`, in machine code in the flags of its ELF header, where they are not packed.
+Layout: headers of .nv_fatbin as `cuobjdump --list-elf --list-ptx` lists them; flags of a cubin:
+LLVM, `llvm/BinaryFormat/ELF.h`, EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS.
 """
 
 from __future__ import annotations
 
 import contextlib
 import mmap
+import re
 import struct
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.environment.types import Kernels
+from pytest_vllm_gates.environment.types import Code, Kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +26,39 @@ if TYPE_CHECKING:
 SECTION = b".nv_fatbin"
 MAGIC = 0xBA55ED50
 CONTAINER = struct.Struct("<IHHQ")  # magic, version, size of this header, size of the entries
-ENTRY = struct.Struct("<HHIQIIHHI")  # kind, -, size of this header, of the body, -, -, -, -, arch
+# kind, -, size of this header, of the body, -, -, minor and major version, architecture
+ENTRY = struct.Struct("<HHIQIIHHI")
 PTX, MACHINE_CODE = 1, 2
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 # Every container of a build names the same architectures, give or take; libtorch has thousands.
 ENOUGH = 400
+ALL = 20_000
+BODY_HEAD = 512
+TARGET = re.compile(rb"\.target\s+sm_(\d+)([af]?)")
+ELF_FLAGS = 0x30
+ACCELERATED, ACCELERATED_OLD = 0x8, 0x800
+"""The flag of architecture-specific code, in cubins from ABI version 8 on and before."""
+ABI_VERSION, NEW_ABI = 8, 8
+
+
+def containers(library: Path) -> frozenset[frozenset[Code]]:
+    """Return the different sets of code that a library's containers have; empty without any."""
+    found: set[frozenset[Code]] = set()
+    with (
+        contextlib.suppress(OSError, ValueError, struct.error),
+        library.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image,
+    ):
+        start, end = _section(image)
+        current: set[Code] = set()
+        for new, code in _code(image, start, end, ALL):
+            if new and current:
+                found.add(frozenset(current))
+                current = set()
+            current.add(code)
+        if current:
+            found.add(frozenset(current))
+    return frozenset(found)
 
 
 def kernels(library: Path) -> Kernels | None:
@@ -62,18 +95,42 @@ def _section(image: mmap.mmap) -> tuple[int, int]:
 
 def _entries(image: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield kind and architecture (90 for 9.0) of the entries between two offsets."""
+    for _, code in _code(image, start, end, ENOUGH):
+        yield (PTX if code.ptx else MACHINE_CODE), code.arch
+
+
+def _code(image: mmap.mmap, start: int, end: int, most: int) -> Iterator[tuple[bool, Code]]:
+    """Yield the code between two offsets, and whether a container begins with it."""
     position = start
-    for _ in range(ENOUGH):
+    for _ in range(most):
         if position + CONTAINER.size > end:
             return
         magic, _, header, size = CONTAINER.unpack_from(image, position)
         if magic != MAGIC:
             return
+        first = True
         entry_start, position = position + header, position + header + size
         while entry_start + ENTRY.size <= position:
-            kind, _, head, body, _, _, _, _, arch = ENTRY.unpack_from(image, entry_start)
+            kind, _, head, body, _, _, minor, major, arch = ENTRY.unpack_from(image, entry_start)
             if not head:
                 break
-            yield kind, arch
+            if kind in (PTX, MACHINE_CODE):
+                at = entry_start + head
+                suffix = _suffix(image[at : at + min(body, BODY_HEAD)], kind)
+                version = (major, minor) if kind == PTX else (0, 0)
+                yield first, Code(arch, kind == PTX, version, suffix)
+                first = False
             entry_start += head + body
         position += -position % 8
+
+
+def _suffix(body: bytes, kind: int) -> str:
+    """Return `a` or `f` for architecture-specific code; empty for other code and packed bodies."""
+    if kind == PTX:
+        match = TARGET.search(body)
+        return match[2].decode() if match else ""
+    if body[:4] != b"\x7fELF" or len(body) < ELF_FLAGS + 4:
+        return ""
+    (flags,) = struct.unpack_from("<I", body, ELF_FLAGS)
+    flag = ACCELERATED if body[ABI_VERSION] >= NEW_ABI else ACCELERATED_OLD
+    return "a" if flags & flag else ""

@@ -29,6 +29,29 @@ class Kernels:
     """Architectures kept as PTX, which a driver compiles for newer GPUs; None: not known."""
 
 
+@dataclass(frozen=True, order=True)
+class Code:
+    """One piece of GPU code: machine code or PTX, for an architecture (90 for 9.0)."""
+
+    arch: int
+    ptx: bool = False
+    version: tuple[int, int] = (0, 0)
+    """Of the PTX language, such as (8, 8)."""
+    suffix: str = ""
+    """`a` for code of this architecture alone, `f` for code of its family."""
+
+    def __str__(self) -> str:
+        return f"{'compute' if self.ptx else 'sm'}_{self.arch}{self.suffix}"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A compiled library, and the different sets of code that its containers have."""
+
+    name: str
+    containers: frozenset[frozenset[Code]]
+
+
 @dataclass(frozen=True)
 class UnmetRequirement:
     """A requirement of one installed package on another that what is installed does not meet."""
@@ -49,6 +72,8 @@ class Bundle:
     torch_cuda: str | None = None
     torch_kernels: Kernels | None = None
     vllm_kernels: Kernels | None = None
+    libraries: tuple[Library, ...] = ()
+    """The compiled libraries with GPU code; empty where nothing is installed."""
     nccl: str | None = None
     unmet: tuple[UnmetRequirement, ...] = ()
     architectures: frozenset[str] = frozenset()

@@ -24,6 +24,7 @@ WORDS = {"kubepods": "kubernetes", "docker": "docker", "libpod": "podman", "lxc"
 PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
 NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only its size is read
+NETWORK = Path("/sys/class/net")
 STATUS = Path("/proc/self/status")
 COMPATIBILITY = "cuda*/compat"
 
@@ -70,6 +71,7 @@ def inspect() -> Machine:
         container=kind(),
         limits=_limits(),
         interfaces=_interfaces(),
+        mtus=_mtus(),
         compatibility=tuple(
             str(folder)
             for folder in sorted(Path("/usr/local").glob(COMPATIBILITY))
@@ -116,6 +118,15 @@ def _interfaces() -> tuple[str, ...]:
     with contextlib.suppress(OSError):
         return tuple(sorted(name for _, name in socket.if_nameindex()))
     return ()
+
+
+def _mtus(folder: Path = NETWORK) -> dict[str, int]:
+    """Return the largest packet of each interface in bytes, as the kernel lists them."""
+    mtus: dict[str, int] = {}
+    for file in sorted(folder.glob("*/mtu")):
+        with contextlib.suppress(OSError, ValueError):
+            mtus[file.parent.name] = int(file.read_text(encoding="utf-8"))
+    return mtus
 
 
 def _numa_nodes() -> int | None:

@@ -74,6 +74,8 @@ class Machine:
     limits: ProcessLimits = ProcessLimits()
     interfaces: tuple[str, ...] = ()
     """The names of its network interfaces."""
+    mtus: Mapping[str, int] = field(default_factory=dict)
+    """The largest packet of each interface, in bytes."""
     compatibility: tuple[str, ...] = ()
     """Folders with a forward-compatibility package of CUDA's."""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 KERNELS = GIB // 2
 """A CUDA context, loaded kernels and workspaces, as logs show them on one device."""
-COMMUNICATION = GIB // 2
+COMMUNICATION = 3 * GIB // 2
+"""NCCL's buffers, custom all-reduce and larger graphs of several devices. With 0.5 GiB every public
+boot of two and more devices was planned too well, by 1 GiB in the median."""
 GRAPHS = GIB // 2
 LIVE_TENSORS = 4
 """Hidden states alive at once in a layer's forward pass."""
@@ -68,6 +70,9 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
     utilization = usual if room.utilization is None else room.utilization
     overhead = estimated(shape, serving) if room.overhead is None else room.overhead
     notes = []
+    if room.utilization is None:
+        since = "from 0.19 on" if version >= versions.UTILIZATION_092 else "before 0.19"
+        notes.append(f"{usual:g} of a device is what vLLM takes by default {since}")
     if room.overhead is None:
         notes.append(
             "what the runtime takes (activations, kernels, graphs) is an estimate; vLLM measures "

@@ -6,12 +6,12 @@ differently: embeddings, norms and routers stay as they are, latent projections 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.memory_plan.config import number
+from pytest_vllm_gates.memory_plan.feed_forward import feed_forward
 from pytest_vllm_gates.memory_plan.layers import FULL, kinds_of
+from pytest_vllm_gates.memory_plan.parameter_parts import ParameterPart, Role, modules
 from pytest_vllm_gates.memory_plan.types import CacheKind
 
 if TYPE_CHECKING:
@@ -20,33 +20,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.memory_plan.types import Cache, ModelShape
 
 
-class Role(StrEnum):
-    """What parameters are, as far as quantisation tells them apart."""
-
-    EMBEDDING = "embedding"
-    HEAD = "head"
-    ATTENTION = "attention"
-    DENSE = "dense"
-    EXPERTS = "experts"
-    PLAIN = "norms, routers and states"
-    VISION = "vision"
-
-
-@dataclass(frozen=True)
-class ParameterPart:
-    """Parameters of one role; `replicated` are those that every device keeps all of."""
-
-    role: Role
-    count: int
-    replicated: bool = False
-
-
 BIASED = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_vl_text", "qwen2_5_vl_text")
 GATED_OUTPUT = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
 FOUR_NORMS = ("gemma2", "gemma3_text", "gemma4_text", "gemma4_unified_text", "glm4")
-UNGATED = ("nemotron_h", "nemotron")
-# Types whose routers have no bias an expert, though their experts are counted as DeepSeek's are.
-UNBIASED = ("deepseek_v2",)
 # Types of which a part is not counted here: a count would be too low.
 UNCOUNTED = {
     "gemma3n_text", "jamba", "kimi_linear", "minimax_text_01", "minimax_m1", "lfm2", "lfm2_moe",
@@ -66,11 +42,11 @@ def parts(shape: ModelShape) -> list[ParameterPart] | None:
     hidden = number(text_config, "hidden_size")
     words = number(text_config, "vocab_size") * hidden
     counted_parts = [
-        ParameterPart(Role.EMBEDDING, words),
+        ParameterPart(Role.EMBEDDING, words, name="embed_tokens"),
         ParameterPart(Role.PLAIN, hidden, replicated=True),
     ]
     if not tied(shape):
-        counted_parts.append(ParameterPart(Role.HEAD, words))
+        counted_parts.append(ParameterPart(Role.HEAD, words, name="lm_head"))
     counted_parts += _per_layer_inputs(text_config, shape.layers, hidden)
     caches: dict[int, list[Cache]] = {layer: [] for layer in range(shape.layers)}
     for cache in shape.caches:
@@ -79,11 +55,10 @@ def parts(shape: ModelShape) -> list[ParameterPart] | None:
         for cache in caches[layer]:
             counted_parts += _attention(shape, text_config, cache)
         if not caches[layer]:
-            counted_parts += _borrowing(shape, text_config, kind)
-        counted_parts += _feed_forward(shape, text_config, layer, kind)
-        counted_parts.append(
-            ParameterPart(Role.PLAIN, _norms(shape.model_type) * hidden, replicated=True)
-        )
+            counted_parts += _borrowing(shape, text_config, layer, kind)
+        counted_parts += feed_forward(shape, text_config, layer, kind)
+        norms = _norms(shape.model_type) * hidden
+        counted_parts.append(ParameterPart(Role.PLAIN, norms, replicated=True, layer=layer))
     return counted_parts + _vision(shape.raw_config, hidden)
 
 
@@ -102,7 +77,7 @@ def _norms(model_type: str) -> int:
 
 
 def _borrowing(
-    shape: ModelShape, text_config: Mapping[str, Any], kind: str
+    shape: ModelShape, text_config: Mapping[str, Any], layer: int, kind: str
 ) -> Iterator[ParameterPart]:
     """Yield what a layer that reads the cache of another has: queries, and no keys and values."""
     if not text_config.get("num_kv_shared_layers"):
@@ -111,71 +86,85 @@ def _borrowing(
         cache for cache in shape.caches if (cache.kind is CacheKind.FULL) == (kind in FULL)
     ]
     for cache in same_kind[-1:]:
-        heads = number(text_config, "num_attention_heads")
-        queries, output = heads * cache.key, heads * cache.value
-        yield ParameterPart(Role.ATTENTION, number(text_config, "hidden_size") * (queries + output))
-        yield ParameterPart(Role.PLAIN, cache.key, replicated=True)
+        heads, hidden = (
+            number(text_config, "num_attention_heads"),
+            number(text_config, "hidden_size"),
+        )
+        shapes = {"q_proj": (heads * cache.key, hidden), "o_proj": (hidden, heads * cache.value)}
+        yield from modules(Role.ATTENTION, layer, "self_attn", shapes)
+        yield ParameterPart(Role.PLAIN, cache.key, replicated=True, layer=layer)
 
 
 def _attention(
     shape: ModelShape, text_config: Mapping[str, Any], cache: Cache
 ) -> Iterator[ParameterPart]:
-    hidden = number(text_config, "hidden_size")
+    hidden, layer = number(text_config, "hidden_size"), cache.layer
     if cache.state is not None:
-        yield from _recurrent(shape.model_type, text_config, hidden)
+        yield from _recurrent(shape.model_type, text_config, hidden, layer)
         return
     if cache.kind is CacheKind.INDEXER:
-        width, heads = (
-            number(text_config, "index_head_dim"),
-            int(text_config.get("index_n_heads") or 64),
-        )
-        count = int(text_config.get("q_lora_rank") or hidden) * heads * width + hidden * (
-            width + heads
-        )
-        yield ParameterPart(Role.ATTENTION, count, replicated=True)
-        yield ParameterPart(Role.PLAIN, 2 * width, replicated=True)
+        width = number(text_config, "index_head_dim")
+        heads = int(text_config.get("index_n_heads") or 64)
+        rank = int(text_config.get("q_lora_rank") or hidden)
+        shapes = {
+            "wq_b": (heads * width, rank), "wk": (width, hidden), "weights_proj": (heads, hidden)
+        }  # fmt: skip
+        yield from modules(Role.ATTENTION, layer, "self_attn.indexer", shapes, replicated=True)
+        yield ParameterPart(Role.PLAIN, 2 * width, replicated=True, layer=layer)
         return
     heads = number(text_config, "num_attention_heads")
     if cache.kind is CacheKind.LATENT:
-        yield from _latent(text_config, hidden, heads)
+        yield from _latent(text_config, hidden, heads, layer)
         return
     queries = heads * cache.key * (2 if shape.model_type in GATED_OUTPUT else 1)
     keys = cache.heads * (cache.key + cache.value)
-    output = heads * cache.value
-    yield ParameterPart(Role.ATTENTION, hidden * (queries + keys + output))
+    shapes = {
+        "q_proj": (queries, hidden),
+        "k_proj": (cache.heads * cache.key, hidden),
+        "v_proj": (cache.heads * cache.value, hidden),
+        "o_proj": (hidden, heads * cache.value),
+    }
+    parent = "mixer" if shape.model_type == "nemotron_h" else "self_attn"
+    yield from modules(Role.ATTENTION, layer, parent, shapes)
     if shape.model_type in BIASED:
-        yield ParameterPart(Role.PLAIN, queries + keys)
+        yield ParameterPart(Role.PLAIN, queries + keys, layer=layer)
     elif text_config.get("attention_bias") or text_config.get("qkv_bias"):
         sinks = heads + hidden if shape.model_type == "gpt_oss" else 0
-        yield ParameterPart(Role.PLAIN, queries + keys + sinks)
+        yield ParameterPart(Role.PLAIN, queries + keys + sinks, layer=layer)
     if shape.model_type == "minimax_m2":  # a norm over all heads together
-        yield ParameterPart(Role.PLAIN, queries + cache.heads * cache.key)
+        yield ParameterPart(Role.PLAIN, queries + cache.heads * cache.key, layer=layer)
     elif shape.model_type == "llama4_text":
         pass  # its norm of queries and keys has no weights
     elif shape.model_type.startswith(("qwen3", "gemma3", "gemma4")) or text_config.get(
         "use_qk_norm"
     ):
-        yield ParameterPart(Role.PLAIN, 2 * cache.key, replicated=True)
+        yield ParameterPart(Role.PLAIN, 2 * cache.key, replicated=True, layer=layer)
 
 
-def _latent(text_config: Mapping[str, Any], hidden: int, heads: int) -> Iterator[ParameterPart]:
+def _latent(
+    text_config: Mapping[str, Any], hidden: int, heads: int, layer: int
+) -> Iterator[ParameterPart]:
     rank, rotary = number(text_config, "kv_lora_rank"), number(text_config, "qk_rope_head_dim")
     plain, values = number(text_config, "qk_nope_head_dim"), number(text_config, "v_head_dim")
     query_rank = text_config.get("q_lora_rank")
-    down = hidden * (rank + rotary)
+    down = {"kv_a_proj_with_mqa": (rank + rotary, hidden)}
+    up = {
+        "kv_b_proj": (heads * (plain + values), rank),
+        "o_proj": (hidden, heads * values),
+    }
     if query_rank:
-        down += hidden * int(query_rank)
-        yield ParameterPart(Role.PLAIN, int(query_rank), replicated=True)
-    yield ParameterPart(Role.PLAIN, rank, replicated=True)
-    yield ParameterPart(Role.ATTENTION, down, replicated=True)
-    up = int(query_rank or hidden) * heads * (plain + rotary)
-    yield ParameterPart(
-        Role.ATTENTION, up + rank * heads * (plain + values) + heads * values * hidden
-    )
+        down["q_a_proj"] = (int(query_rank), hidden)
+        up["q_b_proj"] = (heads * (plain + rotary), int(query_rank))
+        yield ParameterPart(Role.PLAIN, int(query_rank), replicated=True, layer=layer)
+    else:
+        up["q_proj"] = (heads * (plain + rotary), hidden)
+    yield ParameterPart(Role.PLAIN, rank, replicated=True, layer=layer)
+    yield from modules(Role.ATTENTION, layer, "self_attn", down, replicated=True)
+    yield from modules(Role.ATTENTION, layer, "self_attn", up)
 
 
 def _recurrent(
-    model_type: str, text_config: Mapping[str, Any], hidden: int
+    model_type: str, text_config: Mapping[str, Any], hidden: int, layer: int
 ) -> Iterator[ParameterPart]:
     if "linear_num_key_heads" in text_config:
         heads = number(text_config, "linear_num_value_heads")
@@ -183,10 +172,15 @@ def _recurrent(
             text_config, "linear_key_head_dim"
         )
         values = heads * number(text_config, "linear_value_head_dim")
-        yield ParameterPart(Role.ATTENTION, hidden * (2 * keys + 3 * values))
+        shapes = {
+            "in_proj_qkv": (2 * keys + values, hidden),
+            "in_proj_z": (values, hidden),
+            "out_proj": (hidden, values),
+        }
+        yield from modules(Role.ATTENTION, layer, "linear_attn", shapes)
         conv = (2 * keys + values) * number(text_config, "linear_conv_kernel_dim")
         width = number(text_config, "linear_value_head_dim")
-        yield ParameterPart(Role.PLAIN, hidden * 2 * heads + conv + 2 * heads + width)
+        yield ParameterPart(Role.PLAIN, hidden * 2 * heads + conv + 2 * heads + width, layer=layer)
         return
     nemotron = model_type == "nemotron_h"
     heads = number(text_config, "mamba_num_heads" if nemotron else "mamba_n_heads")
@@ -196,86 +190,9 @@ def _recurrent(
     kernel = number(text_config, "conv_kernel" if nemotron else "mamba_d_conv")
     inner = heads * width
     channels = inner + 2 * groups * state
-    yield ParameterPart(Role.ATTENTION, hidden * (inner + channels + heads) + inner * hidden)
-    yield ParameterPart(Role.PLAIN, channels * (kernel + 1) + 3 * heads + inner)
-
-
-def _feed_forward(
-    shape: ModelShape, text_config: Mapping[str, Any], layer: int, kind: str
-) -> Iterator[ParameterPart]:
-    hidden = number(text_config, "hidden_size")
-    matrices = 2 if shape.model_type in UNGATED else 3
-    if shape.model_type == "nemotron_h":
-        if kind in {"e", "moe"}:
-            yield from _experts(shape, text_config, hidden, matrices)
-        elif kind in {"-", "mlp"}:
-            yield ParameterPart(
-                Role.DENSE, matrices * hidden * number(text_config, "intermediate_size")
-            )
-        return
-    sparse = _is_sparse(shape, text_config, layer)
-    if sparse:
-        yield from _experts(shape, text_config, hidden, matrices)
-    if (
-        not sparse
-        or shape.model_type.startswith("gemma4")
-        or text_config.get("shared_intermediate_size")
-    ):
-        inner = text_config.get("shared_intermediate_size") or _inner(text_config)
-        double = shape.model_type.startswith("gemma4") and text_config.get("use_double_wide_mlp")
-        shared = layer >= shape.layers - (text_config.get("num_kv_shared_layers") or 0)
-        yield ParameterPart(Role.DENSE, matrices * hidden * inner * (2 if double and shared else 1))
-
-
-def _inner(text_config: Mapping[str, Any]) -> int:
-    return number(
-        text_config,
-        "intermediate_size_mlp" if "intermediate_size_mlp" in text_config else "intermediate_size",
-    )
-
-
-def _is_sparse(shape: ModelShape, text_config: Mapping[str, Any], layer: int) -> bool:
-    if not experts(text_config):
-        return False
-    if shape.model_type == "llama4_text":
-        return (layer + 1) % int(text_config.get("interleave_moe_layer_step") or 1) == 0
-    if layer in (text_config.get("mlp_only_layers") or ()):
-        return False
-    if (layer + 1) % int(text_config.get("decoder_sparse_step") or 1):
-        return False
-    return layer >= int(text_config.get("first_k_dense_replace") or 0)
-
-
-def experts(text_config: Mapping[str, Any]) -> int:
-    """Return how many routed experts a layer has."""
-    count = text_config.get("num_experts")
-    return count if isinstance(count, int) and count > 1 else 0
-
-
-def _experts(
-    shape: ModelShape, text_config: Mapping[str, Any], hidden: int, matrices: int
-) -> Iterator[ParameterPart]:
-    count = experts(text_config)
-    inner = text_config.get("moe_intermediate_size") or number(text_config, "intermediate_size")
-    yield ParameterPart(Role.EXPERTS, count * matrices * hidden * inner)
-    # DeepSeek's way of routing has a bias an expert, to keep them evenly busy.
-    bias = count if text_config.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
-    if text_config.get("use_routing_bias"):
-        bias = count
-    yield ParameterPart(Role.PLAIN, hidden * count + bias, replicated=True)
-    if shape.model_type == "gpt_oss":
-        yield ParameterPart(Role.PLAIN, count * (2 * inner + hidden + 1))
-    shared = text_config.get("shared_expert_intermediate_size") or 0
-    if shared:
-        yield ParameterPart(Role.PLAIN, hidden, replicated=True)
-    if text_config.get("n_shared_experts"):
-        shared = inner * text_config["n_shared_experts"]
-    if shape.model_type == "nemotron_h":
-        shared = text_config.get("moe_shared_expert_intermediate_size") or shared
-    if shape.model_type == "llama4_text":
-        shared = inner
-    if shared:
-        yield ParameterPart(Role.DENSE, matrices * hidden * shared)
+    shapes = {"in_proj": (inner + channels + heads, hidden), "out_proj": (hidden, inner)}
+    yield from modules(Role.ATTENTION, layer, "mixer" if nemotron else "mamba", shapes)
+    yield ParameterPart(Role.PLAIN, channels * (kernel + 1) + 3 * heads + inner, layer=layer)
 
 
 def _per_layer_inputs(

@@ -7,9 +7,11 @@ who alternates), `MambaStateShapeCalculator` (states).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan import bounds
 from pytest_vllm_gates.memory_plan.config import filled, model_types, number, text_part
 from pytest_vllm_gates.memory_plan.layers import (
     BOTH,
@@ -29,10 +31,16 @@ if TYPE_CHECKING:
 # Types whose attention keeps a latent vector when the config has `kv_lora_rank`.
 LATENT = {
     "axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_mtp", "glm4_moe_lite",
-    "glm_moe_dsa", "kimi_k2", "kimi_linear", "longcat_flash", "pangu_ultra_moe",
+    "glm_moe_dsa", "kimi_k2", "kimi_linear", "longcat_flash", "longcat_flash_ngram",
+    "pangu_ultra_moe",
 }  # fmt: skip
+# Keys of attention that keeps something beside keys and values, or keeps less.
+SPARSE = re.compile(
+    r"(index_(topk|head_dim|n_heads)|indexer|compress_|(use_)?sparse_att|(nsa|dsa|csa|moba)_)"
+)
 INDEXER_BYTES_OF_SCALE = 4
 INDEXER_GROUP = 128
+USUAL_OFFSET = 2
 
 # Kinds of rope scaling whose stretch `max_position_embeddings` already has.
 UNSTRETCHED = {"su", "longrope", "llama3", "mrope", "default", None}
@@ -61,6 +69,10 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
     if refusal:
         return ModelShape(architecture, model_type, 0, (), _dtype(config, raw), refused=(refusal,))
     text_config, notes = filled(raw, model_type, nested=nested)
+    bounds.check(text_config)
+    vision = config.get("vision_config")
+    tower = vision if isinstance(vision, dict) else {}
+    bounds.check(tower, "vision_config.", numbers_only=True)
     layers = number(text_config, "num_hidden_layers")
     kinds = kinds_of(text_config, model_type, layers)
     unknown = sorted(set(kinds) - FULL - SLIDING - CHUNKED - STATELESS - RECURRENT - BOTH)
@@ -99,11 +111,18 @@ def _refusal(
         if refusal:
             return str(refusal)
     if text_config.get("compress_ratios"):
-        return "compressed attention states of several rates"
+        return "compressed attention states of several rates (compress_ratios)"
     if config.get("is_encoder_decoder"):
         return "an encoder's cross attention is not planned"
     if text_config.get("kv_lora_rank") is not None and model_type not in LATENT:
         return f"latent attention in a model type not known here, {model_type or 'unnamed'!r}"
+    if model_type not in LATENT:
+        keys = [key for key, value in text_config.items() if value and SPARSE.match(str(key))]
+        if keys:
+            return (
+                f"sparse attention ({', '.join(sorted(keys))}) in a model type not known here, "
+                f"{model_type or 'unnamed'!r}"
+            )
     return None
 
 
@@ -160,7 +179,9 @@ def _caches(text_config: Mapping[str, Any], model_type: str, kinds: Sequence[str
         if kind in RECURRENT | STATELESS or layer >= layers - shared:
             continue
         if _is_latent(text_config, model_type):
-            caches += _latent(text_config, layer) * (2 if model_type == "longcat_flash" else 1)
+            caches += _latent(text_config, layer) * (
+                2 if model_type.startswith("longcat_flash") else 1
+            )
             continue
         heads, width = _heads(text_config, kind, layer)
         if heads == 0:
@@ -209,7 +230,8 @@ def _reuses_choice(text_config: Mapping[str, Any], layer: int) -> bool:
     if pattern is not None:
         return layer < len(pattern) and pattern[layer] == "S"
     frequency = text_config.get("index_topk_freq") or 1
-    offset = text_config.get("index_skip_topk_offset", 2)
+    offset = text_config.get("index_skip_topk_offset")
+    offset = USUAL_OFFSET if offset is None else offset
     return max(layer - int(offset) + 1, 0) % int(frequency) != 0
 
 

@@ -214,6 +214,8 @@ class ModelShape:
 
 
 Version = tuple[int, int, int]
+NEWEST = (0, 32)
+"""The newest version whose sources were read."""
 HYBRID_MANAGER: Version = (0, 9, 1)
 """From here on windows and full attention have groups of their own; before, all was kept whole."""
 TOKENS_ARE_WHOLE_REQUESTS: Version = (0, 20, 2)

@@ -9,7 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog.toml import choose
-from pytest_vllm_gates.preflight import flags, gpu, host, memory, model, parallel, versions
+from pytest_vllm_gates.preflight import (
+    compiled_kernels,
+    flags,
+    gpu,
+    host,
+    links,
+    memory,
+    model,
+    parallel,
+    repaired,
+    versions,
+)
 from pytest_vllm_gates.preflight.types import Check, CheckState, Situation
 
 if TYPE_CHECKING:
@@ -25,20 +36,26 @@ CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
     "gpu": gpu.answers,
     "driver": gpu.driver,
     "compute_capability": gpu.compute_capability,
+    "compiled_kernels": compiled_kernels.compiled_kernels,
     "dtype": gpu.dtype,
     "lane_expects": gpu.lane_expects,
     "checkpoint": model.checkpoint,
     "architecture": model.architecture,
     "model_type": model.model_type,
     "parsers": model.parsers,
+    "reasoning": repaired.reasoning,
     "max_model_len": model.max_model_len,
     "quantization": model.quantization,
+    "fp8_fallback": repaired.fp8_fallback,
     "gpu_count": parallel.gpu_count,
     "cpu_ranks": parallel.cpu_ranks,
     "attention_heads": parallel.attention_heads,
     "kv_heads": parallel.kv_heads,
     "quantization_blocks": parallel.quantization_blocks,
     "network": host.network,
+    "mtu": links.mtu,
+    "nccl": links.nccl,
+    "ray_memory": links.ray_memory,
     "free_memory": memory.free_memory,
     "kv_cache": memory.kv_cache,
     "shared_memory": host.shared_memory,
@@ -47,8 +64,10 @@ CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
 # What a renderer alone, which has neither weights nor an accelerator, does not come upon.
 FOR_WEIGHTS = frozenset(
     {
-        "gpu", "driver", "compute_capability", "dtype", "lane_expects", "quantization", "gpu_count",
+        "gpu", "driver", "compute_capability", "compiled_kernels", "dtype", "lane_expects",
+        "quantization", "gpu_count",
         "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "network",
+        "mtu", "nccl", "ray_memory", "fp8_fallback",
         "free_memory", "kv_cache", "shared_memory", "open_files",
     }
 )  # fmt: skip

@@ -13,8 +13,8 @@ from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.checkpoints import files as checkpoint_files
-from pytest_vllm_gates.environment import bundle, parsers
-from pytest_vllm_gates.environment.types import Bundle
+from pytest_vllm_gates.environment import bundle, fatbin, overlay, parsers
+from pytest_vllm_gates.environment.types import Bundle, Library
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.preflight.types import Node, Situation
 
@@ -40,7 +40,7 @@ ASSIGNED = re.compile(r"(?:--env=|-e)?([A-Z][A-Z0-9_]*)(?:=(.*))?")
 
 
 def gather(
-    family: Family,
+    family: Family | None,
     checkpoint: Checkpoint,
     lane: Lane,
     environment: Environment,
@@ -49,12 +49,26 @@ def gather(
     env: Mapping[str, str] | None = None,
     nodes: Sequence[Node] = (),
     renderer: bool = False,
+    elsewhere: bool = False,
 ) -> Situation:
-    """Return everything known before a boot of this checkpoint on this lane."""
+    """Return everything known before a boot of this checkpoint on this lane.
+
+    A checkpoint of no family is served with the lane's flags alone. `elsewhere` is for a machine
+    that is not this one: its own variables count, and what is looked up here (addresses, files,
+    limits) does not.
+    """
     is_ours = lane.form in ("lock", "python")
-    serve = flags.serving(family, checkpoint, lane)
+    if family:
+        serve = flags.serving(family, checkpoint, lane)
+    else:
+        serve = flags.merged(checkpoint.serve, lane.serve)
     runs_here = serves_here(lane)
-    variables = {**os.environ, **lane.env, **(env or {})} if is_ours else _container_variables(lane)
+    if is_ours:
+        own: Mapping[str, str] = machine.environment if elsewhere else os.environ
+        variables = {**own, **lane.env, **(env or {})}
+    else:
+        variables = _container_variables(lane)
+    local = is_ours and not elsewhere
     return Situation(
         lane=lane.name,
         machine=machine if runs_here else None,
@@ -64,16 +78,21 @@ def gather(
         environment=variables,
         expects=lane.expects,
         waived=lane.waive,
-        native=family.native_context(checkpoint.source),
+        native=family.native_context(checkpoint.source) if family else None,
         unknown_parser=parsers.unknown(environment.folders, serve),
         parsers_known=all(
             parsers.known_parsers(environment.folders, flag) for flag in parsers.REGISTRIES
         ),
         nodes=tuple(nodes),
         renderer=renderer,
-        own_address=_own_address(variables.get(HOST_IP, "")) if is_ours else None,
-        missing_files=_missing_files(variables) if is_ours else {},
-        own_limits=is_ours,
+        own_address=_own_address(variables.get(HOST_IP, "")) if local else None,
+        repairs=tuple(each.name for each in overlay.repairs(lane.overlay_path))
+        if is_ours
+        else None,
+        thinks=family.thinking is not None if family and is_ours else None,
+        nccl_library=_nccl_library(variables) if local else None,
+        missing_files=_missing_files(variables) if local else {},
+        own_limits=is_ours and (not elsewhere or machine.limits.open_files is not None),
     )
 
 
@@ -94,6 +113,13 @@ def _own_address(address: str) -> bool | None:
 def _missing_files(variables: Mapping[str, str]) -> dict[str, str]:
     paths = {name: variables[name] for name in FILES if variables.get(name)}
     return {name: path for name, path in paths.items() if not Path(path).is_file()}
+
+
+def _nccl_library(variables: Mapping[str, str]) -> Library | None:
+    """Return the NCCL that a variable names, with its code; None without any."""
+    path = variables.get(FILES[0], "")
+    containers = fatbin.containers(Path(path)) if path else frozenset()
+    return Library(path, containers) if containers else None
 
 
 def serves_here(lane: Lane) -> bool:

@@ -20,7 +20,7 @@ LOOPBACK = "lo"
 
 def network(situation: Situation) -> CheckResult:
     """What the variables name has to be there, and is better named than left to each library."""
-    if not _spans(situation):
+    if not spans(situation):
         return not_applicable("one machine: nothing goes over a network")
     if situation.machine is None or not situation.own_limits:
         return unknown(ELSEWHERE)
@@ -49,7 +49,8 @@ def network(situation: Situation) -> CheckResult:
     return ok(settings)
 
 
-def _spans(situation: Situation) -> bool:
+def spans(situation: Situation) -> bool:
+    """Return whether the lane's ranks are on several machines."""
     several = (flags.count(situation, "nnodes", 1) or 1) > 1
     by_ray = situation.flag("distributed_executor_backend") == "ray"
     return several or by_ray or bool(situation.nodes)

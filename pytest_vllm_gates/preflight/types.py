@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_vllm_gates.checkpoints.files import Model
+    from pytest_vllm_gates.environment.types import Library
     from pytest_vllm_gates.machine.types import Machine
 
 
@@ -83,6 +84,12 @@ class Situation:
     """Whether the machine has the address in VLLM_HOST_IP; None where there is none to look for."""
     missing_files: Mapping[str, str] = field(default_factory=dict)
     """Variables that name a file, with the file, where it is not there."""
+    nccl_library: Library | None = None
+    """The library that VLLM_NCCL_SO_PATH names, with its code."""
+    repairs: tuple[str, ...] | None = ()
+    """The repairs of the lane's overlay; None where the server is not ours to see into."""
+    thinks: bool | None = False
+    """Whether the model has a reasoning to stream; None where no family says so."""
     own_limits: bool = True
     """Whether the limits of this process are the server's, and not those of a container it gets."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from machines import put_in_place
+from machines import RECORDED, put_in_place, recorded
 
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.cli.main import main
@@ -108,3 +109,56 @@ def test_nodes_are_compared(project: Path, capsys: pytest.CaptureFixture[str]) -
     (project / "bad.json").write_text("[]")
     assert main([*arguments, "--node", "bad.json"]) == 2
     assert "not an inventory" in capsys.readouterr().err
+
+
+def test_another_machine_is_judged_by_its_file(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VLLM_GATES_CACHE", str(project / "cache"))
+    weights = str(miniatures.path("qwen3.5"))
+    arguments = ["preflight", "--model", "qwen3.5", "--checkpoint", weights, "--lane", "cuda"]
+    document = RECORDED / "h100x8.xml"
+    assert main([*arguments, "--machine", str(document)]) == 1
+    output = capsys.readouterr().out
+    assert "driver 550.90.07 is too old for the lane's CUDA 13.0" in output
+    assert "shared_memory        n/a" in output
+    inventory = project / "gb10.json"
+    facts = json.dumps({"machine": dataclasses.asdict(recorded("gb10"))})
+    inventory.write_text(facts)
+    assert main([*arguments, "--machine", str(inventory), "--check", "gpu"]) == 0
+    assert "1 of 1: NVIDIA GB10, sharing the machine's memory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "machine.json: not an inventory"),
+        ("{", "neither JSON nor nvidia-smi's XML"),
+        ("<nvidia_smi_log>", "not what nvidia-smi -q -x prints"),
+        ('{"machine": {"devices": 3}}', "not an inventory of this version"),
+    ],
+)
+def test_file_that_describes_no_machine_is_refused(
+    project: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "machine.json").write_text(content)
+    assert main(["preflight", "--model", "glm", "--machine", "machine.json"]) == 2
+    error = capsys.readouterr().err
+    assert message in error and "nvidia-smi -q -x > machine.xml" in error
+    assert main(["preflight", "--model", "glm", "--machine", "absent.json"]) == 2
+
+
+def test_folder_of_no_family_is_checked_with_the_lanes_flags(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lane(project, "\n[serve]\nmax_model_len = 9000\n")
+    config = {"architectures": ["UnheardForCausalLM"], "model_type": "unheard",
+              "max_position_embeddings": 8192}  # fmt: skip
+    (project / "weights").mkdir()
+    (project / "weights/config.json").write_text(json.dumps(config))
+    arguments = ["preflight", "--model", "./weights", "--lane", "own", "--check"]
+    assert main([*arguments, "max_model_len"]) == 1
+    output = capsys.readouterr().out
+    assert output.startswith("no family, checkpoint weights, on lane own: a server\n")
+    assert "max_model_len (9000) is greater" in output
+    assert main([*arguments, "flags"]) == 0

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.environment import bundle, environment, fatbin, installed
-from pytest_vllm_gates.environment.types import Bundle, Kernels, UnmetRequirement
+from pytest_vllm_gates.environment import bundle, environment, fatbin, installed, libraries
+from pytest_vllm_gates.environment.types import Bundle, Code, Kernels, UnmetRequirement
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -206,3 +206,52 @@ def test_released_vllms_are_read(name: str, tmp_path: Path) -> None:
     assert {"fp8", "compressed-tensors"} <= brought.quantizations
     assert "auto-round" in brought.taken_over
     assert brought.gone["Phi3SmallForCausalLM"] == "0.9.2"
+
+
+def fatbin_library(*containers: list[tuple[int, int, tuple[int, int], bytes]]) -> bytes:
+    """Return a library of several containers of (kind, architecture, version, body)."""
+    section = b""
+    for entries in containers:
+        bodies = b""
+        for kind, arch, (major, minor), body in entries:
+            padded = body.ljust(-(-len(body) // 8) * 8, b"\0")
+            head = struct.pack("<HHIQIIHHI", kind, 0x101, 64, len(padded), 0, 0, minor, major, arch)
+            bodies += head.ljust(64, b"\0") + padded
+        section += struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(bodies)) + bodies
+    whole = library([(2, 1)])
+    old = whole[64 : 64 + 16 + 72]
+    table = struct.unpack_from("<Q", whole, 0x28)[0]
+    rest, moved = whole[64 + len(old) :], len(section) - len(old)
+    header = bytearray(whole[:64])
+    struct.pack_into("<Q", header, 0x28, table + moved)
+    rest = bytearray(rest)
+    at = table - 64 - len(old)
+    struct.pack_into("<Q", rest, at + 64 + 32, len(section))
+    struct.pack_into("<Q", rest, at + 128 + 24, 64 + len(section))
+    return bytes(header) + section + bytes(rest)
+
+
+def test_containers_have_versions_and_suffixes(tmp_path: Path) -> None:
+    cubin = bytearray(b"\x7fELF\x02\x01\x01\x33\x08".ljust(64, b"\0"))
+    struct.pack_into("<I", cubin, 0x30, 0x8)
+    old_cubin = bytearray(b"\x7fELF\x02\x01\x01\x33\x07".ljust(64, b"\0"))
+    struct.pack_into("<I", old_cubin, 0x30, 0x800)
+    target = b"//\n.version 8.8\n.target sm_120a\n"
+    path = tmp_path / "vllm/_C.abi3.so"
+    path.parent.mkdir()
+    path.write_bytes(
+        fatbin_library(
+            [(2, 80, (1, 7), b"packed"), (1, 80, (8, 8), b"packed")],
+            [(2, 120, (1, 8), bytes(cubin)), (2, 90, (1, 7), bytes(old_cubin))],
+            [(1, 120, (8, 8), target)],
+        )
+    )
+    assert fatbin.containers(path) == {
+        frozenset({Code(80), Code(80, ptx=True, version=(8, 8))}),
+        frozenset({Code(120, suffix="a"), Code(90, suffix="a")}),
+        frozenset({Code(120, ptx=True, version=(8, 8), suffix="a")}),
+    }
+    (read_library,) = libraries.read([tmp_path])
+    assert read_library.name == "vllm/_C.abi3.so" and len(read_library.containers) == 3
+    assert str(Code(120, ptx=True, suffix="a")) == "compute_120a"
+    assert fatbin.containers(tmp_path / "absent.so") == frozenset()

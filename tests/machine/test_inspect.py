@@ -205,3 +205,10 @@ def test_memory_limit_of_a_container(content: str, limit: int | None, tmp_path: 
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/memory.max").write_text(content)
     assert machine_inspect.memory_limit(tmp_path) == limit
+
+
+def test_interfaces_have_their_mtu() -> None:
+    machine = machine_inspect.inspect()
+    assert set(machine.mtus) <= set(machine.interfaces)
+    assert all(size > 0 for size in machine.mtus.values())
+    assert ("lo" in machine.interfaces) is ("lo" in machine.mtus)

@@ -18,7 +18,8 @@ from memory_plan.model_configs import (
 )
 from pytest_vllm_gates.checkpoints.miniatures import CHECKPOINTS, names
 from pytest_vllm_gates.checkpoints.safetensors import read, weights_bytes
-from pytest_vllm_gates.memory_plan.parameters import Role, parts
+from pytest_vllm_gates.memory_plan.parameter_parts import Role
+from pytest_vllm_gates.memory_plan.parameters import parts
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Serving
 from pytest_vllm_gates.memory_plan.weights import weights
@@ -87,9 +88,17 @@ def test_delta_net_projections_count_as_attention() -> None:
         "linear_key_head_dim": 32, "linear_num_value_heads": 4, "linear_value_head_dim": 64,
         "linear_conv_kernel_dim": 4,
     }  # fmt: skip
-    counts = [p.count for p in parts(shape_of(config)) or [] if p.role is Role.ATTENTION]
+    counts = {p.name: p.count for p in parts(shape_of(config)) or [] if p.role is Role.ATTENTION}
     # Queries and keys of 64, values, gates and the output of 256; a gate beside the queries.
-    assert counts == [256 * (2 * 64 + 3 * 256), 256 * (2 * 256 + 2 * 2 * 64 + 256)]
+    assert counts == {
+        "layers.0.linear_attn.in_proj_qkv": 256 * (2 * 64 + 256),
+        "layers.0.linear_attn.in_proj_z": 256 * 256,
+        "layers.0.linear_attn.out_proj": 256 * 256,
+        "layers.1.self_attn.q_proj": 256 * 2 * 256,
+        "layers.1.self_attn.k_proj": 256 * 2 * 64,
+        "layers.1.self_attn.v_proj": 256 * 2 * 64,
+        "layers.1.self_attn.o_proj": 256 * 256,
+    }
 
 
 def test_experts_are_in_the_layers_that_the_step_names() -> None:

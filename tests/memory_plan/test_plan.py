@@ -247,9 +247,12 @@ def test_plan_has_every_figure_of_a_device() -> None:
         LLAMA, room, max_model_len=8192, max_num_batched_tokens=2048, tensor_parallel_size=2,
         pipeline_parallel_size=2,
     )  # fmt: skip
-    assert memory_plan.weights and memory_plan.weights.bytes_per_device == 30 * GIB // 4
+    # The first and the last stage have half of the layers, and the embedding or the head.
+    assert memory_plan.weights
+    share = memory_plan.weights.bytes_per_device
+    assert 30 * GIB // 4 < share < 1.001 * 30 * GIB // 4
     assert (memory_plan.device_bytes, memory_plan.overhead_bytes) == (80 * GIB, 4 * GIB)
-    assert memory_plan.kv_memory_bytes == int(0.92 * 80 * GIB) - 4 * GIB - 30 * GIB // 4
+    assert memory_plan.kv_memory_bytes == int(0.92 * 80 * GIB) - 4 * GIB - share
     assert memory_plan.max_num_batched_tokens == 2048
     # 16 tokens, four of eight heads, keys and values of 128 in two bytes each.
     layer = 16 * 4 * 2 * 128 * 2

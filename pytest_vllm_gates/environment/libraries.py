@@ -1,0 +1,38 @@
+"""The compiled libraries of a bundle, with the GPU code that each of them carries.
+
+A library's kernels lie in containers, one for each source file. A container that has no machine
+code for a GPU runs by its PTX, which the driver compiles, unless the PTX is newer than the driver.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.environment import fatbin
+from pytest_vllm_gates.environment.types import Library
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+# Folders of packages whose libraries run on the GPU: vLLM's own (attention, Marlin, DeepGEMM),
+# FlashInfer's ahead-of-time caches, NCCL, and packages that vLLM calls.
+PLACES = (
+    "vllm", "flashinfer", "flashinfer_jit_cache", "deep_gemm", "flash_attn", "vllm_flash_attn",
+    "nvidia/nccl/lib",
+)  # fmt: skip
+PATTERNS = ("*.so", "*.so.*")
+
+
+def read(folders: Iterable[Path]) -> tuple[Library, ...]:
+    """Return the libraries with GPU code that lie in an environment's folders."""
+    libraries = []
+    for folder in folders:
+        for place in PLACES:
+            base = folder / place
+            files = {file for pattern in PATTERNS for file in base.rglob(pattern)}
+            for file in sorted(files):
+                containers = fatbin.containers(file)
+                if containers:
+                    libraries.append(Library(str(file.relative_to(folder)), containers))
+    return tuple(libraries)

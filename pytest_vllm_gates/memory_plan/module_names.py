@@ -1,0 +1,106 @@
+"""Module names in the lists of a quantised checkpoint, matched as vLLM matches them.
+
+vLLM 0.32: `is_layer_skipped` (exact names, substrings, shards of fused modules), ModelOpt's
+`is_layer_excluded` (names, substrings, wildcards), compressed-tensors' `is_equal_or_regex_match`
+(names, and patterns after `re:`), GPTQ's `dynamic` (`-:` and `+:` patterns).
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PREFIXES = (
+    "model.", "language_model.model.", "model.language_model.", "language_model.", "backbone.", "",
+)  # fmt: skip
+# A module's other names: in older checkpoints, or as vLLM fuses it with its neighbours.
+OTHERS = {
+    "self_attn.q_proj": ("self_attn.qkv_proj",),
+    "self_attn.k_proj": ("self_attn.qkv_proj",),
+    "self_attn.v_proj": ("self_attn.qkv_proj",),
+    "gate_proj": ("gate_up_proj",),
+    "up_proj": ("gate_up_proj",),
+    "linear_attn.in_proj_qkv": ("linear_attn.in_proj_qkvz",),
+    "linear_attn.in_proj_z": ("linear_attn.in_proj_qkvz",),
+    "mlp.experts": ("mlp.experts.0.gate_proj", "block_sparse_moe.experts", "feed_forward.experts",
+                    "block_sparse_moe.experts.0.w1"),
+    "mixer.experts": ("mixer.experts.0.up_proj",),
+}  # fmt: skip
+
+
+def spelled(name: str) -> tuple[str, ...]:
+    """Return the names under which checkpoints know a module of the language model."""
+    names = [name]
+    for own, others in OTHERS.items():
+        if name.endswith(own):
+            names += [name.removesuffix(own) + other for other in others]
+    return tuple(prefix + each for prefix in PREFIXES for each in names)
+
+
+def exactly(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Return whether a name is listed; experts are where a list names one of them."""
+    listed = set(patterns)
+    names = tuple(names)
+    if not listed.isdisjoint(names):
+        return True
+    experts = [name for name in names if name.startswith("model.") and name.endswith(".experts")]
+    return any(name in pattern for name in experts for pattern in listed if "experts" in pattern)
+
+
+def contains(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Return whether a name has an entry of the list within it.
+
+    Experts are one module here, as in vLLM: `gate` is not within `mlp.experts`.
+    """
+    patterns = tuple(patterns)
+    return any(pattern and pattern in name for name in _modules(names) for pattern in patterns)
+
+
+def _modules(names: Iterable[str]) -> Iterator[str]:
+    return (name for name in names if ".experts." not in name)
+
+
+def by_wildcard(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Return whether ModelOpt's list names it: by name, by a part of it, or with wildcards."""
+    names, patterns = tuple(names), tuple(patterns)
+    if exactly(names, patterns) or contains(names, patterns):
+        return True
+    wild = [pattern for pattern in patterns if any(sign in pattern for sign in "*?[")]
+    return any(fnmatchcase(name, pattern) for name in _modules(names) for pattern in wild)
+
+
+def by_expression(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Return whether compressed-tensors' list names it: by name, or by a pattern after `re:`."""
+    names, patterns = tuple(names), tuple(patterns)
+    if not set(patterns).isdisjoint(names):
+        return True
+    expressions = [pattern[3:] for pattern in patterns if pattern.startswith("re:")]
+    return any(matches(expression, name) for expression in expressions for name in names)
+
+
+def by_component(names: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Return whether bitsandbytes' list names it: a component, or the name's beginning."""
+    listed = set(patterns)
+    return any(not listed.isdisjoint(_beginnings_and_components(name)) for name in names)
+
+
+def _beginnings_and_components(name: str) -> Iterator[str]:
+    components = name.split(".")
+    yield from components
+    yield from (".".join(components[:count]) for count in range(1, len(components) + 1))
+
+
+def matches(expression: str, name: str) -> bool:
+    """Return whether an expression matches a name's beginning; raises `UserError` for a bad one."""
+    try:
+        return re.match(expression, name) is not None
+    except re.error as error:
+        raise UserError(
+            f"config.json: {expression!r} in the quantisation is not a pattern: {error}"
+        ) from error
