@@ -87,7 +87,8 @@ def machine_of(document: Mapping[str, Any]) -> Machine:
         **_known(Machine, record),
         "gpus": tuple(gpu.name for gpu in gpus), "devices": gpus,
         "driver": NvidiaDriver(**_known(NvidiaDriver, record.get("driver"))),
-        "limits": ProcessLimits(**limits), "topology": tuple(tuple(row) for row in record.get("topology") or ()),
+        "limits": ProcessLimits(**limits),
+        "topology": tuple(tuple(row) for row in record.get("topology") or ()),
     }  # fmt: skip
     for name in ("interfaces", "compatibility"):
         whole[name] = tuple(str(each) for each in record.get(name) or ())
