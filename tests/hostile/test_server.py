@@ -16,7 +16,7 @@ from sweeps import sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-GATES = "boot or contracts or dialects or isolation or reasoning or startup or streaming"
+GATES = "boot or contracts or dialects or isolation or reasoning or startup"
 MOST_S = 60.0
 """Of a run on a busy machine; no wait of it may last 30 s."""
 MOST_BYTES = 600 * 10**6
