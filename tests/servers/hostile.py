@@ -25,6 +25,7 @@ MIB = 2**20
 MODELS, VERSION, METRICS, OPENAPI = "/v1/models", "/version", "/metrics", "/openapi.json"
 CHAT, TOKENIZE = "/v1/chat/completions", "/tokenize"
 COMPLETIONS, RESPONSES, MESSAGES = "/v1/completions", "/v1/responses", "/v1/messages"
+DIALECTS = (COMPLETIONS, RESPONSES, MESSAGES)
 TURNS_HOSTILE = 1
 """A chat behaviour begins after so many chats: the server has booted by then."""
 
@@ -38,7 +39,9 @@ class HostileHandler(Handler):
         """Print nothing."""
 
     def do_GET(self) -> None:  # noqa: N802 - the library's name
-        if not self.hostile({}):
+        if self.path == OPENAPI and self.server.behaviour.path in DIALECTS:
+            self.reply({"paths": {path: {"post": {}} for path in (CHAT, *DIALECTS)}})
+        elif not self.hostile({}):
             super().do_GET()
 
     def do_POST(self) -> None:  # noqa: N802 - the library's name
