@@ -107,6 +107,8 @@ class TestResult:
     cause: str = ""
     """`INFRASTRUCTURE`, or empty."""
     duration_s: float = 0.0
+    requests: int = 0
+    """Sent to the server."""
     evidence: dict[str, Any] = field(default_factory=dict)
 
 

@@ -201,6 +201,7 @@ class GatesSession:
         subject = results.subject_of(item)
         if subject and (tape := self.run.tapes.get(subject.family.name)):
             tape.turn_to(item.nodeid)
+            item.stash[results.sends_before_key] = tape.count
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Remember what was left out: a gate of which only a part ran was not seen."""

@@ -258,6 +258,21 @@ def test_gates_import_the_session_and_fixtures_for_types_alone(module: str) -> N
     assert {name for name in run if folder_of(name) != "gates"} == set(), "make it a fixture"
 
 
+def _is_shared_fixture(node: ast.FunctionDef) -> bool:
+    return any('scope="' in ast.unparse(each).replace("'", '"') for each in node.decorator_list)
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if folder_of(name) in KNOW_PYTEST])
+def test_what_is_measured_is_kept_by_the_run(module: str) -> None:
+    """A dictionary in a fixture would not be cleared when an incident is replayed again."""
+    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and _is_shared_fixture(node):
+            last = node.body[-1]
+            kept = isinstance(last, ast.Return) and last.value and ast.unparse(last.value)
+            empty = kept in {"{}", "[]", "dict()", "list()"}
+            assert not empty, f"{module}.{node.name}: use _run.measured.once"
+
+
 @pytest.mark.parametrize("module", FILES)
 def test_private_names_stay_in_their_module(module: str) -> None:
     for imported in imports(FILES[module]):

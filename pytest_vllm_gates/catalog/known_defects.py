@@ -1,7 +1,8 @@
 """Known defects of released vLLM, and which findings of a check they cover.
 
-A family file lists the defects of its own parsers; `known_defects.toml` lists the others. A project
-adds its own in a `known_defects.toml` beside its `pyproject.toml`.
+A family file lists the defects of its own parsers; `data/known_defects/<gate>.toml` lists those
+that every family meets. A project adds its own in a `known_defects.toml` beside its
+`pyproject.toml`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.outcomes import Case, Finding
 
 NAME = "known_defects.toml"
-SHIPPED = data.FOLDER / NAME
+SHIPPED = data.FOLDER / "known_defects"
 ANY = "*"
 ENDS = {"<", "<=", "==", "===", "~="}
 """Operators of PEP 440 that leave out what is released later."""
@@ -97,7 +98,7 @@ class KnownDefects(toml.Record):
 
 def load_all(project: Path) -> tuple[KnownDefect, ...]:
     """Read the shipped entries and the project's own; raises `UserError` for a fault in a file."""
-    files = [SHIPPED, project / NAME]
+    files = [*sorted(SHIPPED.glob("*.toml")), project / NAME]
     return tuple(
         defect
         for path in files

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.client.untyped import MISREADINGS, shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SHOWN = 80
 MOST_TOKENS = 2**27
 """More tokens than any context has."""
-MISREADINGS = (
-    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
-)  # fmt: skip
 
 
 class Malformed(httpx.DecodingError, ValueError):  # noqa: N818 - a state of the server
@@ -61,9 +60,4 @@ def token_ids(value: Any, where: str) -> list[int]:
 
 
 def _shown(value: Any) -> str:
-    try:
-        shown = repr(value)
-    except (ValueError, RecursionError):  # a number of 5,000 digits, a list in itself
-        shown = "..."
-    cut = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 3]}..."
-    return f"{cut} ({type(value).__name__})"
+    return f"{shown(value, SHOWN)} ({type(value).__name__})"

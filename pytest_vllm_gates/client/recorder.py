@@ -50,6 +50,8 @@ class Tape:
         self._parts: dict[str, deque[Sent]] = {}
         self._bytes: dict[str, int] = {}
         self._part = ""
+        self.count = 0
+        """How many sends were kept, the boot's left out, those that were dropped later included."""
         self.lost: dict[str, int] = {}
         """How many sends of a part are no longer here."""
 
@@ -72,6 +74,7 @@ class Tape:
         """Keep a send under the present part."""
         with self._lock:
             name = self._part
+            self.count += name != BOOT
             # The part in use is last.
             part = self._parts[name] = self._parts.pop(name, deque())
             part.append(sent)

@@ -1,25 +1,20 @@
-"""Reads answers with the types of the installed openai client, as a strict client does.
-
-The client itself takes what comes without validating it, so a field of a wrong type passes unseen.
-Its types are made from OpenAI's published specification. Fields it does not know are allowed.
-"""
+"""Reads answers with the types of the installed openai client, and streams with its own helper."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from pydantic import ValidationError
+
+from pytest_vllm_gates.client.official_types import wrong_fields
+from pytest_vllm_gates.client.untyped import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_vllm_gates.client.answer import Answer, Recording
 
-CUSTOM_CALL = "ChatCompletionMessageCustomToolCall"
-SHOWN = 60
 MOST = 3
 """Sentences of one answer at most."""
 
@@ -31,7 +26,7 @@ def body_faults(body: Recording) -> Iterator[str]:
 
 def chunk_faults(chunks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the same for the chunks of a stream, a fault that several have once."""
-    yield from _wrong_fields(ChatCompletionChunk, map(json.dumps, chunks), "chunk")
+    yield from _wrong_fields(ChatCompletionChunk, chunks, "chunk")
 
 
 def assembly_faults(chunks: Iterable[Mapping[str, Any]], answer: Answer) -> Iterator[str]:
@@ -44,42 +39,39 @@ def assembly_faults(chunks: Iterable[Mapping[str, Any]], answer: Answer) -> Iter
         for chunk in chunks:
             state.handle_chunk(ChatCompletionChunk.construct(**chunk))  # as it reads them itself
         (choice,) = state.current_completion_snapshot.choices
+        read = _read(choice)
     except Exception as error:  # noqa: BLE001 - whatever that client raises, its user meets
         yield f"the openai client cannot read the stream: {type(error).__name__}: {error}"
         return
-    message = choice.message
-    calls = [
-        (getattr(call, "id", None), call.function.name, call.function.arguments or "")
-        for call in message.tool_calls or ()
-        if call.type == "function"
-    ]
-    due = [(call.id, call.name, call.arguments) for call in answer.tool_calls]
-    read = {
-        "role": (message.role, "assistant"),
-        "content": (message.content or "", answer.content),
-        "tool_calls": (calls, due),
-        "finish_reason": (choice.finish_reason, answer.finish_reason),
+    held = {
+        "role": "assistant",
+        "content": answer.content,
+        "tool_calls": [(call.id, call.name, call.arguments) for call in answer.tool_calls],
+        "finish_reason": answer.finish_reason,
     }
-    for name, (theirs, ours) in read.items():
-        if theirs != ours:
-            shown = repr(theirs)[:SHOWN], repr(ours)[:SHOWN]
-            yield f"the openai client reads {name} as {shown[0]}, the chunks hold {shown[1]}"
+    for name, theirs in read.items():
+        if theirs != held[name]:
+            ours = shown(held[name])
+            yield f"the openai client reads {name} as {shown(theirs)}, the chunks hold {ours}"
 
 
-def _wrong_fields(
-    model: type[ChatCompletion | ChatCompletionChunk], texts: Iterable[str | bytes], what: str
-) -> Iterator[str]:
-    sentences: dict[str, None] = {}
-    for text in texts:
-        try:
-            model.model_validate_json(text, strict=True)
-        except ValidationError as invalid:
-            for error in invalid.errors(include_url=False):
-                steps = [str(step) for step in error["loc"]]
-                # A call is compared with each kind of call; custom ones were not requested.
-                if CUSTOM_CALL in steps:
-                    continue
-                path = [step for step in steps if not step.startswith("ChatCompletion")]
-                value = repr(error["input"])[:SHOWN]
-                sentences[f"{what}: {'.'.join(path)}: {error['msg']}, and it is {value}"] = None
+def _read(choice: Any) -> dict[str, Any]:
+    """Return what the official client's helper made of a choice."""
+    message = choice.message
+    calls = [call for call in message.tool_calls or () if call.type == "function"]
+    return {
+        "role": message.role,
+        "content": message.content or "",
+        "tool_calls": [
+            (getattr(call, "id", None), call.function.name, call.function.arguments or "")
+            for call in calls
+        ],
+        "finish_reason": choice.finish_reason,
+    }
+
+
+def _wrong_fields(official: Any, values: Iterable[Any], what: str) -> Iterator[str]:
+    sentences = {
+        f"{what}: {fault}": None for value in values for fault in wrong_fields(official, value)
+    }
     yield from [*sentences][:MOST]

@@ -20,6 +20,7 @@ from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
 
     from pytest_vllm_gates.catalog.family import Family, Tools
     from pytest_vllm_gates.client.answer import Answer
@@ -111,18 +112,18 @@ def force(
 ) -> ForcedReplies:
     """Force every call in a whole answer, a stream and a stream of wide deltas.
 
+    Requests are sent several at a time, those for the longest calls first: the last to end decides
+    how long it takes.
+
     Raises `Inconclusive` if the server does not write the calls that the grammar leaves it.
     """
     forced = ForcedReplies()
     bias = _bias(endpoint, tools_of(family))
 
-    def ask(call: WantedCall) -> ForcedReply | str:
+    def take(call: WantedCall, sent: _SentCall) -> ForcedReply | str:
         written = _answer(family, call)
         try:
-            body = _body(endpoint, family, call, bias)
-            answer = chat.ask(body)
-            streamed = chat.stream(body)
-            widened = chat.stream({**body, "stream_interval": WIDE_TOKENS})
+            answer, streamed, widened = (future.result() for future in sent.answers)
             if answer.token_ids and written not in http.detokenize(endpoint, answer.token_ids):
                 return "the tokens that came are others than the ones the grammar leaves"
             if spelled := _spelled(endpoint, written, answer.token_ids, bias):
@@ -132,18 +133,18 @@ def force(
             return f"the server failed: {error}"
         except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
-        return ForcedReply(
-            call.name,
-            call.arguments,
-            call.exact,
-            body,
-            answer,
-            streamed,
-            widened,
-        )
+        body = sent.body.result()
+        return ForcedReply(call.name, call.arguments, call.exact, body, answer, streamed, widened)
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for call, reply in zip(calls, pool.map(ask, calls), strict=True):
+        longest_first = sorted(calls, key=lambda call: len(call.call), reverse=True)
+        bodies = [pool.submit(_body, endpoint, family, call, bias) for call in longest_first]
+        sent = {
+            call.name: _sent(pool, chat, body)
+            for call, body in zip(longest_first, bodies, strict=True)
+        }
+        for call in calls:
+            reply = take(call, sent[call.name])
             if isinstance(reply, str):
                 forced.not_written[call.name] = reply
             else:
@@ -154,6 +155,25 @@ def force(
             f"{next(iter(forced.not_written.values()))}"
         )
     return forced
+
+
+@dataclass(frozen=True)
+class _SentCall:
+    """The requests that force one call, under way."""
+
+    body: Future[dict[str, Any]]
+    answers: tuple[Future[Answer], ...]
+    """The whole answer, the stream and the stream of wide deltas."""
+
+
+def _sent(pool: ThreadPoolExecutor, chat: Chat, body: Future[dict[str, Any]]) -> _SentCall:
+    """Send the three requests of a call whose body is under way in the same pool."""
+    answers = (
+        pool.submit(lambda: chat.ask(body.result())),
+        pool.submit(lambda: chat.stream(body.result())),
+        pool.submit(lambda: chat.stream({**body.result(), "stream_interval": WIDE_TOKENS})),
+    )
+    return _SentCall(body, answers)
 
 
 def request(endpoint: Endpoint, family: Family, call: WantedCall) -> dict[str, Any]:

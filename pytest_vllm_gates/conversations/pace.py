@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.form import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ def _timed(chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], name: str) -
     sizes: list[int] = []
     tokens = 0
     begun = time.monotonic()
-    with _beats(endpoint) as beats:
+    with _beats(endpoint) as beats, reading("the stream"):
         for chunk in chat.chunks(body):
             at = time.monotonic() - begun
             tokens = chunk.usage.completion_tokens if chunk.usage else tokens

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import uuid
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,6 +10,7 @@ import anthropic
 import httpx2 as httpx
 import openai
 
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.chat import REQUEST_TIMEOUT_S
 from pytest_vllm_gates.client.recorder import HEADER
@@ -185,7 +185,7 @@ def _sentence(error: Exception) -> str:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
+        value = syntax.json_value(data)
+    except syntax.BadSyntaxError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.client.untyped import MISREADINGS, records, shown
 from pytest_vllm_gates.conversations.checks.agreement import canonical, differences
 from pytest_vllm_gates.dialects import (
     completions,
@@ -13,7 +14,6 @@ from pytest_vllm_gates.dialects import (
     messages,
     responses,
 )
-from pytest_vllm_gates.dialects.notation import shown
 from pytest_vllm_gates.dialects.types import COMPLETIONS, MESSAGES, RESPONSES, STREAM, WHOLE
 from pytest_vllm_gates.outcomes import Case, Finding
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 MEANING: Mapping[str, Callable[[Mapping[str, object]], Answer]] = {
     RESPONSES: responses.answer, MESSAGES: messages.answer, COMPLETIONS: completions.answer,
 }  # fmt: skip
-MISREADINGS = (ValueError, TypeError, KeyError, IndexError, AttributeError)
 LIMIT = "length"
 
 
@@ -86,7 +85,7 @@ def _chunk_faults(reply: Reply) -> Iterator[str]:
         values = {str(event.data.get(name)) for event in reply.events}
         if len(values) != 1:
             yield f"the chunks of one stream have the {name}s {', '.join(sorted(values)[:3])}"
-    choices = [each for event in reply.events for each in event.data.get("choices") or ()]
+    choices = [each for event in reply.events for each in records(event.data.get("choices"))]
     finished = [choice["finish_reason"] for choice in choices if choice.get("finish_reason")]
     if len(finished) != 1:
         yield f"{len(finished)} chunks have a finish_reason"
@@ -269,7 +268,7 @@ def _count_faults(dialogue: HeldDialogue) -> Iterator[tuple[Case, str]]:
             in_effect = dialogue.sampling.get(path, {})
             if name in in_effect and in_effect[name] != dialogue.chat_request[name]:
                 asked = dialogue.chat_request[name]
-                yield case, f"{name} {asked} was asked for, {in_effect[name]} is in effect"
+                yield case, f"{name} {asked} was asked for, {shown(in_effect[name])} is in effect"
 
 
 def count_case(dialogue: HeldDialogue, path: str) -> Case:

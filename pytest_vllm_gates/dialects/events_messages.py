@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.client.untyped import number, record, shown, string
 from pytest_vllm_gates.dialects.messages import INPUTS
-from pytest_vllm_gates.dialects.notation import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -69,25 +69,24 @@ class _Blocks:
     def __init__(self) -> None:
         self._open: dict[int, str] = {}
         self._begun = 0
-        self._inputs: dict[int, str] = {}
 
     def take(self, event: Event) -> Iterator[str]:
         """Yield what is wrong with an event after those before it."""
         kind, data = event.kind, event.data
         if kind == "message_start":
-            yield from _start(data.get("message") or {})
+            yield from _start(record(data.get("message")))
         elif kind == "content_block_start":
-            yield from self._start_block(data.get("index"), data.get("content_block") or {})
+            yield from self._start_block(data.get("index"), record(data.get("content_block")))
         elif kind == "content_block_delta":
-            yield from self._delta(data.get("index"), data.get("delta") or {})
+            yield from self._delta(data.get("index"), record(data.get("delta")))
         elif kind == "content_block_stop":
             yield from self._stop_block(data.get("index"))
         elif kind == "message_delta":
             if self._open:
                 yield f"message_delta comes while block {min(self._open)} is open"
-            if not (data.get("delta") or {}).get("stop_reason"):
+            if not record(data.get("delta")).get("stop_reason"):
                 yield "message_delta has no stop_reason"
-            if not (data.get("usage") or {}).get("output_tokens"):
+            if not record(data.get("usage")).get("output_tokens"):
                 yield "message_delta counts no output_tokens"
 
     def _start_block(self, index: Any, block: Mapping[str, Any]) -> Iterator[str]:
@@ -105,17 +104,19 @@ class _Blocks:
 
     def _delta(self, index: Any, delta: Mapping[str, Any]) -> Iterator[str]:
         kind = delta.get("type")
-        if index not in self._open:
-            yield f"a {kind} names block {index!r}, which is not open"
+        if not self._is_open(index):
+            yield f"a {kind} names block {shown(index)}, which is not open"
         elif DELTAS.get(str(kind)) != self._open[index]:
             yield f"a {kind} comes in a block of type {self._open[index]!r}"
-        elif kind == "input_json_delta":
-            self._inputs[index] = self._inputs.get(index, "") + str(delta.get("partial_json") or "")
 
     def _stop_block(self, index: Any) -> Iterator[str]:
-        if index not in self._open:
-            yield f"block {index!r} stops, and is not open"
-        self._open.pop(index, None)
+        if not self._is_open(index):
+            yield f"block {shown(index)} stops, and is not open"
+            return
+        del self._open[index]
+
+    def _is_open(self, index: Any) -> bool:
+        return isinstance(index, int) and index in self._open
 
     def end(self) -> Iterator[str]:
         """Yield what is wrong once the stream has ended."""
@@ -127,16 +128,16 @@ def unreadable_inputs(events: Sequence[Event]) -> Iterator[str]:
     """Yield the inputs of calls that are no JSON object, but for those that the limit cut."""
     inputs: dict[Any, str] = {}
     for event in events:
-        delta = event.data.get("delta") or {}
+        delta = record(event.data.get("delta"))
         if delta.get("stop_reason") == "max_tokens":
             return
         if event.kind == "content_block_delta" and delta.get("type") == "input_json_delta":
-            index = event.data.get("index")
-            inputs[index] = inputs.get(index, "") + str(delta.get("partial_json") or "")
+            index = number(event.data.get("index"))
+            inputs[index] = inputs.get(index, "") + string(delta.get("partial_json"))
     for index, text in inputs.items():
         try:
             value = json.loads(text or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
             yield f"the input of block {index} is no JSON object: {shown(text)}"
@@ -146,7 +147,7 @@ def _start(message: Mapping[str, Any]) -> Iterator[str]:
     if message.get("content") != []:
         yield f"message_start has content: {shown(message.get('content'))}"
     if message.get("stop_reason"):
-        yield f"message_start has the stop_reason {message['stop_reason']!r}"
-    usage = message.get("usage") or {}
-    if not sum(usage.get(name) or 0 for name in INPUTS):
+        yield f"message_start has the stop_reason {shown(message['stop_reason'])}"
+    usage = record(message.get("usage"))
+    if not sum(number(usage.get(name)) for name in INPUTS):
         yield "message_start counts no input_tokens"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.dialects.notation import shown
+from pytest_vllm_gates.client.untyped import number, record, records, shown, string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,9 +50,10 @@ def _frames(events: Sequence[Event]) -> Iterator[str]:
             yield f"the event is called {event.name!r}, and its data says {event.kind!r}"
             return
     numbers = [event.data.get("sequence_number") for event in events]
-    for at, (before, number) in enumerate(pairwise(numbers), 1):
-        if not isinstance(before, int) or number != before + 1:
-            yield f"sequence_number {number!r} follows {before!r} (event {at}, {events[at].kind})"
+    for at, (before, now) in enumerate(pairwise(numbers), 1):
+        if not isinstance(before, int) or now != before + 1:
+            kind = events[at].kind
+            yield f"sequence_number {shown(now)} follows {shown(before)} (event {at}, {kind})"
             return
 
 
@@ -69,7 +70,7 @@ def _life(events: Sequence[Event]) -> Iterator[str]:
         return
     if events[-1] is not ends[0]:
         yield f"{events[-1].kind} comes after {ends[0].kind}"
-    response = ends[0].data.get("response") or {}
+    response = record(ends[0].data.get("response"))
     status = response.get("status")
     if status != ENDS[ends[0].kind]:
         yield f"the stream ends in {ends[0].kind}, and its response has the status {status!r}"
@@ -100,13 +101,13 @@ class _Items:
         kind, data = event.kind, event.data
         index = data.get("output_index")
         if kind == "response.output_item.added":
-            yield from self._added(index, data.get("item") or {})
+            yield from self._added(index, record(data.get("item")))
         elif not isinstance(index, int):
             return
         elif index not in self._open:
             yield f"{kind} names output_index {index}, and no item is open there"
         elif kind == "response.output_item.done":
-            yield from self._closed(index, data.get("item") or {})
+            yield from self._closed(index, record(data.get("item")))
         else:
             yield from self._inside(event, index)
 
@@ -127,7 +128,7 @@ class _Items:
         item = self._open[index]
         if "item_id" in data and data["item_id"] != item.get("id"):
             yield f"{kind} names item {data['item_id']!r}, and {item.get('id')!r} is at {index}"
-        place = data.get("content_index") or 0
+        place = number(data.get("content_index"))
         if kind == "response.content_part.added":
             self._parts.add((index, place))
         name, _, end = kind.rpartition(".")
@@ -140,7 +141,7 @@ class _Items:
         if end == "delta":
             if key in self._repeated:
                 yield f"{kind} comes after {name}.done"
-            self._texts[key] = self._texts.get(key, "") + str(data.get("delta") or "")
+            self._texts[key] = self._texts.get(key, "") + string(data.get("delta"))
         elif end == "done":
             self._repeated.add(key)
             said, repeated = self._texts.get(key, ""), data.get(TEXTS[name])
@@ -154,7 +155,7 @@ class _Items:
             if item.get(name) != added.get(name):
                 then, now = added.get(name), item.get(name)
                 yield f"an item is added with {name} {then!r}, done with {now!r}"
-        parts = item.get("content") or ()
+        parts = records(item.get("content"))
         texts = {
             "response.output_text": "".join(str(part.get("text", "")) for part in parts),
             "response.reasoning_text": "".join(str(part.get("text", "")) for part in parts),
@@ -173,24 +174,25 @@ class _Items:
         response = last.data.get("response")
         if not isinstance(response, dict) or last.kind not in ENDS:
             return
-        output = list(response.get("output") or ())
+        output = records(response.get("output"))
         ids = [item.get("id") for item in output]
-        streamed = [self._done[index].get("id") for index in sorted(self._done)]
+        done = [self._done[index] for index in sorted(self._done)]
+        streamed = [item.get("id") for item in done]
         if ids != streamed:
             yield f"{last.kind} has the items {ids}, and the stream {streamed}"
             return
-        for index, item in enumerate(output):
-            if _told(item) != _told(self._done[index]):
+        for item, done_item in zip(output, done, strict=True):
+            if _told(item) != _told(done_item):
                 kind = item.get("type")
                 yield f"{last.kind} has a {kind} item {shown(_told(item))}, its done event another"
 
 
 def cut_faults(response: Mapping[str, Any]) -> Iterator[str]:
     """Yield where a response that the limit cut gives no reason, or calls its end completed."""
-    reason = (response.get("incomplete_details") or {}).get("reason")
+    reason = record(response.get("incomplete_details")).get("reason")
     if reason != LIMIT:
         yield f"incomplete_details.reason is {reason!r}, not {LIMIT!r}"
-    output = response.get("output") or ()
+    output = records(response.get("output"))
     if not output:
         return
     last = output[-1]
@@ -200,5 +202,5 @@ def cut_faults(response: Mapping[str, Any]) -> Iterator[str]:
 
 def _told(item: Mapping[str, Any]) -> list[Any]:
     """Return what an item tells: its texts, or its call."""
-    texts = [part.get("text") for part in item.get("content") or ()]
+    texts = [part.get("text") for part in records(item.get("content"))]
     return [item.get("type"), item.get("name"), item.get("arguments"), item.get("call_id"), *texts]

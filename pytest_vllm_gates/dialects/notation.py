@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_vllm_gates.client.answer import Usage
-
-SHOWN = 60
+from pytest_vllm_gates.client.untyped import shown
 
 
 class NoPlace(Exception):  # noqa: N818 - a reason to leave a case out
@@ -50,9 +49,3 @@ def usage(record: Any, given: tuple[str, ...], made: str) -> Usage | None:
     if not all(isinstance(count, int) and count >= 0 for count in counts):
         raise ValueError(f"{shown(record)} counts no tokens")
     return Usage(sum(counts[:-1]), counts[-1])
-
-
-def shown(value: Any) -> str:
-    """Return a value short enough for a sentence."""
-    text = repr(value)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.client.form import reading
+from pytest_vllm_gates.client.form import Malformed, reading, text
+from pytest_vllm_gates.client.untyped import shown
 from pytest_vllm_gates.dialects import responses
-from pytest_vllm_gates.dialects.notation import shown
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 NEXT = "And of which country is Oslo the capital?"
 RESULT = '{"sky": "snow", "celsius": -4}'
 LONG_TOKENS = 2000
+LONGEST_ID = 500
 ERROR_CHARACTERS = 200
 
 
@@ -43,7 +45,15 @@ class StoredResponse:
     @property
     def path(self) -> str:
         """Where it can be retrieved."""
-        return f"{responses.PATH}/{self.body['id']}"
+        return path_of(self.body)
+
+
+def path_of(response: Mapping[str, Any]) -> str:
+    """Return where a response can be retrieved; raises `Malformed` for one without a usable id."""
+    name = text(response["id"], "id")
+    if not 0 < len(name) <= LONGEST_ID:
+        raise Malformed(f"id is {shown(name)}, and 1 to {LONGEST_ID} characters are expected")
+    return f"{responses.PATH}/{quote(name, safe='')}"
 
 
 class StoredResponses:
@@ -118,7 +128,7 @@ class StoredResponses:
             return
         case = self._case("cancelled", request)
         with reading("a response in the background"):
-            path = f"{responses.PATH}/{reply.json()['id']}"
+            path = path_of(reply.json())
             if reply.json()["status"] not in {"queued", "in_progress"}:
                 self._find(case, f"a response in the background begins {reply.json()['status']!r}")
         for answer in (self._post(f"{path}/cancel", {}), self._get(path)):
@@ -133,6 +143,7 @@ class StoredResponses:
             raise NotStored(f"store is answered with {reply.status_code}")
         with reading("a response"):
             body = reply.json()
+            path_of(body)
             return StoredResponse(chat, body, responses.answer(body))
 
     def _tokens(self, chat: Mapping[str, Any]) -> int:

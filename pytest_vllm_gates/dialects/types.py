@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.outcomes import Case
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def events_of(data: bytes) -> tuple[tuple[Event, ...], bool]:
 
 def _object(text: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = syntax.json_value(text)
+    except syntax.BadSyntaxError:
         return {"unreadable": text[:80]}
     return value if isinstance(value, dict) else {"unreadable": text[:80]}

@@ -57,15 +57,8 @@ def plan() -> ContractPlan:
     return load()
 
 
-@pytest.fixture(scope="module")
-def observations() -> dict[str, Observed]:
-    """The observation of each family's server, made by the first test that needs it."""
-    return {}
-
-
 @pytest.fixture
 def observed(
-    observations: dict[str, Observed],
     server: Endpoint,
     family: Family,
     plan: ContractPlan,
@@ -73,12 +66,14 @@ def observed(
     evidence: Evidence,
 ) -> Observed:
     """The server's routes and metrics, and its replies to the plan."""
-    if family.name not in observations:
+
+    def observe() -> Observed:
         limit = _run.options.answer_tokens
         observation = ContractClient(server, family, plan, _run.conversations, limit).observe()
-        observations[family.name] = observation
         evidence.update({"seconds": observation.seconds, "requests": observation.requests})
-    observation = observations[family.name]
+        return observation
+
+    observation = _run.measured.once(family.name, "observation", observe)
     if all(reply.status is None for reply in observation.answers):
         raise Blocked(f"nothing that is asked is answered: {observation.answers[0].text}")
     if observation.not_asked:

@@ -33,15 +33,8 @@ QUESTION = "What is the capital of France?"
 QUESTION_TOKENS = 24
 
 
-@pytest.fixture(scope="module")
-def treatments() -> dict[str, RobustnessResult]:
-    """The result by family, filled by the first test that needs it."""
-    return {}
-
-
 @pytest.fixture
 def treatment(
-    treatments: dict[str, RobustnessResult],
     server: Endpoint,
     family: Family,
     _run: Run,
@@ -49,7 +42,8 @@ def treatment(
     evidence: Evidence,
 ) -> RobustnessResult:
     """Send every wrong and every rare request to the server; return the reactions."""
-    if family.name not in treatments:
+
+    def treat() -> RobustnessResult:
         completion_client = CompletionClient(server, ANSWER_LIMIT_S)
 
         # A grammar begins after the thinking: without any it meets the first token.
@@ -65,7 +59,7 @@ def treatment(
         cases = load_all(_run.options.rootdir)
         begun = time.monotonic()
         context = http.context(server, family.context.planned)
-        treatments[family.name] = send_all(
+        result = send_all(
             server,
             cases,
             more,
@@ -76,7 +70,9 @@ def treatment(
         gates_progress.done()
         evidence["seconds"] = round(time.monotonic() - begun, 1)
         evidence["requests"] = len(cases) + completion_client.requests
-    robustness_result = treatments[family.name]
+        return result
+
+    robustness_result = _run.measured.once(family.name, "treatment", treat)
     evidence["slowest"] = checks.slowest(robustness_result.reactions)
     if robustness_result.not_asked:
         evidence["not_asked"] = list(robustness_result.not_asked)

@@ -108,7 +108,8 @@ def test_both_names_of_the_limit_mean_the_same(
         Finding(case, sentence)
         for case, answer in zip(cases, answers_by_limit_name, strict=True)
         if answer.kind == "max_completion_tokens"
-        and agreement.divergence(first[answer.mode].answer, answer.answer) is None
+        # Others were generated differently, or lost on the way, which the streaming gate reports.
+        and first[answer.mode].answer.token_ids == answer.answer.token_ids
         for sentence in agreement.differences(first[answer.mode].answer, answer.answer, NAMES)
     ]
     checking(findings, cases, "A client that uses the other name of the limit gets another answer")

@@ -121,6 +121,7 @@ def results(document: Mapping[str, Any]) -> list[TestResult]:
             reason=test["reason"],
             cause=test.get("cause", ""),
             duration_s=test["duration_s"],
+            requests=test.get("requests", 0),
             evidence=test["evidence"],
         )
         for family in document["families"]
@@ -199,6 +200,8 @@ def _test(test: TestResult, facts: ReportFacts) -> dict[str, Any]:
         "duration_s": round(test.duration_s, 3),
         "evidence": test.evidence,
     }
+    if test.requests:
+        entry["requests"] = test.requests
     if test.cause:
         entry["cause"] = test.cause
     if command := facts.reproduce.get((test.family, test.gate, test.test)):

@@ -17,6 +17,8 @@ from pytest_vllm_gates.verdict.verdict import Promotion, Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_vllm_gates.verdict.verdict import GateResult
+
 UNRUN = " did not run"
 """The end of a reason that names a gate that was not selected, or not collected."""
 INTROSPECTION = "\nassert "
@@ -129,6 +131,7 @@ def lines(
         fits = len(beside) <= width
         yield COLOURS[gate.outcome], beside if fits else head.rstrip()
         yield from (("", line) for line in ([] if fits else _bent(first, width)))
+    yield from (("", line) for line in _requests(verdict.gates, width))
     yield "", ""
     yield COLOURS[verdict.promotion], f"verdict: {verdict.promotion}"
     for reason in reasons(verdict.reasons):
@@ -146,6 +149,18 @@ def lines(
         yield "yellow", f"  known defects, standing (-v tells each): {_counted(verdict.standing)}"
     for gone in verdict.gone:
         yield "green", f"  known defect, no longer seen (its entry can go): {gone}"
+
+
+def _requests(gates: Iterable[GateResult], width: int) -> Iterator[str]:
+    """Yield how many requests each family's gates sent: "qwen3.5: 9 requests: boot 2, tools 7"."""
+    families: dict[str, dict[str, int]] = {}
+    for gate in gates:
+        if gate.requests:
+            families.setdefault(gate.family, {})[gate.gate] = gate.requests
+    for family, counts in families.items():
+        each = ", ".join(f"{gate} {count}" for gate, count in counts.items())
+        text = f"{family}: {sum(counts.values())} requests: {each}"
+        yield from _wrapped(text, width, "", INDENT)
 
 
 def _bent(reason: str, width: int) -> list[str]:

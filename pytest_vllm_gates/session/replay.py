@@ -193,20 +193,12 @@ def _refuse_routes(incident_folder: IncidentFolder) -> None:
         )
 
 
-# The fixtures in which gates keep what one test has measured for all of them.
-SHARED = {
-    "walks", "choices_of_families", "formats_of_families", "tools_of_families", "treatments",
-    "climbs", "loads", "positions", "dialect_walks",
-}  # fmt: skip
-
-
 @pytest.fixture(autouse=True)
-def _incident(request: pytest.FixtureRequest) -> Attempt | None:
+def _incident(request: pytest.FixtureRequest, _run: Run) -> Attempt | None:
     """The incident that a test is run for, None for an ordinary test."""
     attempt: Attempt | None = getattr(request, "param", None)
     if attempt and attempt.fresh:
-        for name in sorted(SHARED & set(request.fixturenames)):
-            request.getfixturevalue(name).clear()
+        _run.measured.clear()
     return attempt
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Subject
 
 _judged_key: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
+sends_before_key: pytest.StashKey[int] = pytest.StashKey()
+"""How many requests were sent to the server before a test."""
 LETTERS = {
     Outcome.BLOCKED: "B",
     Outcome.MISSING: "M",
@@ -97,9 +99,16 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
             "family": subject.family.name,
             "gate": gate_of(item),
             "test": _name(item),
+            "requests": _requests(item, subject),
             # Through JSON, for that is how it travels from an xdist worker.
             "evidence": json.loads(json.dumps(dict(evidence or {}), default=str)),
         }
+
+
+def _requests(item: pytest.Item, subject: Subject) -> int:
+    """Return how many requests a test sent to its server."""
+    tape = item.config.stash[run_key].tapes.get(subject.family.name)
+    return tape.count - item.stash.get(sends_before_key, 0) if tape else 0
 
 
 def reason_of(item: pytest.Item) -> str:

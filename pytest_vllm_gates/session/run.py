@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.environment.overlay import Repair, repairs
@@ -13,7 +13,7 @@ from pytest_vllm_gates.incidents.types import EXPECTED
 from pytest_vllm_gates.report import incidents as report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
@@ -32,6 +32,26 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.server.types import Boot, Failure
 
 LABEL = re.compile(r"[^\w.-]+")
+MeasuredT = TypeVar("MeasuredT")
+
+
+class Measured:
+    """What one test measured of a family's server, for all tests that look at it."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], Any] = {}
+
+    def once(self, family: str, what: str, measure: Callable[[], MeasuredT]) -> MeasuredT:
+        """Return what was measured under this name; call `measure` if nothing was yet."""
+        key = (family, what)
+        if key not in self._values:
+            self._values[key] = measure()
+        value: MeasuredT = self._values[key]
+        return value
+
+    def clear(self) -> None:
+        """Have everything measured anew."""
+        self._values.clear()
 
 
 @dataclass(frozen=True)
@@ -158,6 +178,7 @@ class Run:
     server_env: dict[str, str] = field(default_factory=dict)
     """What the servers of this process get besides their lane's environment."""
     boots: dict[str, Boot] = field(default_factory=dict)
+    measured: Measured = field(default_factory=Measured)
     results: list[TestResult] = field(default_factory=list)
     recorded: dict[Path, str] = field(default_factory=dict)
     baselines: list[Path] = field(default_factory=list)
@@ -225,6 +246,7 @@ class Run:
             inventory={},
             versions={},
             boots={},
+            measured=Measured(),
             all_reduced={},
             tapes={},
         )

@@ -61,6 +61,11 @@ class GateResult:
         return sum(test.duration_s for test in self.tests)
 
     @property
+    def requests(self) -> int:
+        """Requests that its tests sent together."""
+        return sum(test.requests for test in self.tests)
+
+    @property
     def breaks(self) -> bool:
         """Whether it counts as broken for the exit status."""
         return any(test.outcome is Outcome.FAIL or test.breaks for test in self.tests)

@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.catalog import conversation, family as families, known_defects, matrix
-from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect
+from pytest_vllm_gates.catalog import (
+    conversation,
+    family as families,
+    known_defects,
+    matrix,
+    outside,
+)
+from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect, KnownDefects
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.features import catalog as feature_catalog
 
@@ -72,6 +78,16 @@ CHECKS = {
     for file in GATES.glob("test_*.py")
     for name in re.findall(r"^def test_(\w+)", file.read_text(), re.MULTILINE)
 }
+
+
+@pytest.mark.parametrize("path", sorted(known_defects.SHIPPED.glob("*.toml")), ids=lambda p: p.stem)
+def test_shipped_file_lists_defects_of_its_own_gate(path: Path) -> None:
+    text = (GATES / f"test_{path.stem}.py").read_text()
+    entries = outside.load(path, KnownDefects).known_defects
+    assert entries
+    assert [entry.check for entry in entries if f"def test_{entry.check}(" not in text] == []
+
+
 SHAPES = {shape.name for shape in (*conversation.shapes(), *conversation.load_all(NOWHERE))}
 DIALECTS = ("completions", "responses", "messages", "v1/", "tokenize")
 TOOLS_BESIDES = {"other"}

@@ -41,6 +41,7 @@ def test_the_oldest_sends_of_a_part_are_dropped_first() -> None:
         tape.keep(sent(name, 2000))
     assert names(tape, "one") == "fgh"
     assert tape.lost == {"one": 5}
+    assert tape.count == 8
 
 
 def test_the_last_send_is_kept_however_large() -> None:

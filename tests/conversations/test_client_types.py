@@ -89,19 +89,19 @@ def test_arguments_that_are_no_text_are_one_fault() -> None:
     wrong = [{**CALL, "function": function}]
     assert body_sentences(lambda body: body["choices"][0]["message"].update(tool_calls=wrong)) == [
         "whole answer: choices.0.message.tool_calls.0.function.arguments: "
-        "Input should be a valid string, and it is {}"
+        "Input should be a valid string, got {}"
     ]
 
 
 def test_a_fault_of_many_chunks_is_reported_once() -> None:
     assert [*chunk_faults([{**chunk, "created": None} for chunk in CHUNKS])] == [
-        "chunk: created: Input should be a valid integer, and it is None"
+        "chunk: created: Input should be a valid integer, got None"
     ]
 
 
 def test_a_body_that_is_no_json_is_a_fault() -> None:
     (sentence,) = body_faults(recording(b"<html>"))
-    assert sentence.startswith("whole answer: : Invalid JSON")
+    assert sentence.startswith("whole answer: it: Invalid JSON")
 
 
 def test_the_official_client_reads_what_the_chunks_hold() -> None:

@@ -11,7 +11,9 @@ from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import conversation as conversations
 from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.form import Malformed
 from pytest_vllm_gates.conversations import choices, chosen_tools, continued, formats, limits
+from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
@@ -87,3 +89,71 @@ def test_choices_are_asked_whole_and_streamed(kind: str, qwen: Family) -> None:
     assert [choice.content for choice in found.whole] == [
         choice.content for choice in found.streamed
     ]
+
+
+def test_a_model_that_always_thinks_is_asked_for_no_shaped_choices(qwen: Family) -> None:
+    with running(ScriptedModel(says)) as server:
+        body = CONVERSATIONS["plain"].body(qwen)
+        (one,) = choices.ask(server.endpoint, body, 40, shaped=False)
+    assert one.name == "one choice"
+    assert "structured_outputs" not in one.request
+
+
+def test_choices_that_are_refused_are_not_applicable(qwen: Family) -> None:
+    def refuses(body: dict[str, Any]) -> Generation:
+        return Generation(status=400 if body.get("n") else 200)
+
+    body = CONVERSATIONS["plain"].body(qwen)
+    with (
+        running(ScriptedModel(refuses)) as server,
+        pytest.raises(NotApplicable, match=r"^the server refuses 3 choices with logprobs"),
+    ):
+        choices.ask(server.endpoint, body, 40)
+
+
+@pytest.mark.parametrize("instead", [{"choices": 7}, {"choices": [{"index": 0}]}, [], "<html>"])
+def test_choices_of_another_form_are_malformed(instead: Any, qwen: Family) -> None:
+    with (
+        running(ScriptedModel(lambda _: Generation(instead=instead))) as server,
+        pytest.raises(Malformed, match=r"^the answer is not as in the API"),
+    ):
+        choices.ask(server.endpoint, CONVERSATIONS["plain"].body(qwen), 40)
+
+
+class SwappingModel(ScriptedModel):
+    """Answers with two choices; the first `swaps` streams have them in the other order."""
+
+    def __init__(self, swaps: int) -> None:
+        super().__init__(says)
+        self.swaps = swaps
+
+    def _chat(self, body: dict[str, Any], _: Generation) -> Any:
+        texts = {0: "red", 1: "band"}
+        if body.get("stream") and self.swaps:
+            self.swaps -= 1
+            texts = {0: "band", 1: "red"}
+        parts = {
+            index: {"role": "assistant", "content": text, "token_ids": self.ids(text)}
+            for index, text in texts.items()
+        }
+        pieces = [
+            {
+                "index": index,
+                "delta" if body.get("stream") else "message": part,
+                "token_ids": part["token_ids"],
+                "finish_reason": "stop",
+            }
+            for index, part in parts.items()
+        ]
+        return 200, [{"choices": pieces}] if body.get("stream") else {"choices": pieces}
+
+
+@pytest.mark.parametrize(("swaps", "requests"), [(0, 2), (1, 3), (9, 1 + choices.TIMES)])
+def test_a_stream_in_another_order_is_requested_again(
+    swaps: int, requests: int, qwen: Family
+) -> None:
+    with running(SwappingModel(swaps)) as server:
+        (one,) = choices.ask(server.endpoint, CONVERSATIONS["plain"].body(qwen), 40, shaped=False)
+    assert one.requests == requests
+    in_order = [choice.content for choice in one.streamed] == ["red", "band"]
+    assert in_order == (swaps < choices.TIMES)

@@ -16,7 +16,7 @@ from sweeps import sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-GATES = "boot or contracts or reasoning or isolation or startup"
+GATES = "boot or contracts or dialects or isolation or reasoning or startup"
 MOST_S = 60.0
 """Of a run on a busy machine; no wait of it may last 30 s."""
 MOST_BYTES = 600 * 10**6
@@ -25,7 +25,8 @@ PATIENT = {"chat-silent", "chat-drip"}
 ALWAYS = {
     "chat-call-id", "chat-content-number", "chat-deep", "chat-endless", "chat-usage-absurd",
     "metrics-endless", "metrics-words", "models-bomb", "models-deep",
-    "models-escapes", "models-root", "openapi-deep", "stream-delta-null",
+    "messages-stream-index", "models-escapes", "models-root", "openapi-deep",
+    "responses-stream-index", "stream-choice-indices", "stream-delta-null",
     "stream-endless", "stream-line", "stream-nan", "stream-one-byte", "tokenize-negative",
     "version-escapes",
 }  # fmt: skip

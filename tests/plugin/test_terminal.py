@@ -31,6 +31,22 @@ def test_summary_of_a_projects_own_snapshots_stays(project: Project) -> None:
     assert "1 snapshot failed" in project.gates("test_own.py").stdout.str()
 
 
+def test_requests_of_each_gate_are_counted(project: Project) -> None:
+    project.write(
+        "mine/test_own.py",
+        "from pytest_vllm_gates.client import http\n\n"
+        "def test_own(server):\n"
+        "    for _ in range(3):\n"
+        "        http.version(server)\n\n"
+        "def test_nothing(server):\n"
+        "    pass\n",
+    )
+    output = project.gates("mine", "-k", "own").stdout.str()
+    assert "\nqwen3.5: 3 requests: own 3\n" in output
+    (gate,) = project.verdict()["families"][0]["gates"]
+    assert [test.get("requests") for test in gate["tests"]] == [3, None]
+
+
 def test_mistyped_gate_is_told(project: Project) -> None:
     result = project.gates("-m", "streeming")
     assert result.ret == 4

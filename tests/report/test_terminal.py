@@ -37,6 +37,16 @@ def test_a_gate_is_one_line_with_its_first_reason(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_requests_of_each_gate_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    summary = lines(
+        TestResult("qwen3.5", "boot", "a", Outcome.PASS, requests=2),
+        TestResult("qwen3.5", "boot", "b", Outcome.PASS),
+        TestResult("qwen3.5", "tools", "c", Outcome.PASS, requests=7),
+    )
+    assert summary[2:4] == [("", "qwen3.5: 9 requests: boot 2, tools 7"), ("", "")]
+
+
 @pytest.mark.parametrize("columns", ["20", "60", "100"])
 def test_gate_line_fits_terminal_and_reason_follows_below(
     monkeypatch: pytest.MonkeyPatch, columns: str

@@ -24,6 +24,8 @@ LONGEST_S = 100.0
 MIB = 2**20
 MODELS, VERSION, METRICS, OPENAPI = "/v1/models", "/version", "/metrics", "/openapi.json"
 CHAT, TOKENIZE = "/v1/chat/completions", "/tokenize"
+COMPLETIONS, RESPONSES, MESSAGES = "/v1/completions", "/v1/responses", "/v1/messages"
+DIALECTS = (COMPLETIONS, RESPONSES, MESSAGES)
 TURNS_HOSTILE = 1
 """A chat behaviour begins after so many chats: the server has booted by then."""
 
@@ -37,7 +39,9 @@ class HostileHandler(Handler):
         """Print nothing."""
 
     def do_GET(self) -> None:  # noqa: N802 - the library's name
-        if not self.hostile({}):
+        if self.path == OPENAPI and self.server.behaviour.path in DIALECTS:
+            self.reply({"paths": {path: {"post": {}} for path in (CHAT, *DIALECTS)}})
+        elif not self.hostile({}):
             super().do_GET()
 
     def do_POST(self) -> None:  # noqa: N802 - the library's name
@@ -152,6 +156,11 @@ def event(delta: dict[str, Any] | None = None, **fields: Any) -> bytes:
     return f"data: {json.dumps({**chunk, 'choices': [choice], **fields})}\n\n".encode()
 
 
+def typed(kind: str, **fields: Any) -> bytes:
+    """Return an event of a stream of the Responses or the Messages API."""
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
 def events(*parts: bytes) -> Callable[[Any], Sequence[bytes]]:
     """Return what streams these bytes."""
     return lambda _: (EVENTS, *parts, b"data: [DONE]\n\n")
@@ -181,6 +190,7 @@ def bomb(_: Any) -> Iterable[bytes]:
 
 DEEP = "[" * 100_000 + "]" * 100_000
 DIGITS = "9" * 5000
+MIXED = [0, "0", None, [1], True, 1.0]
 CALL = {"id": 7, "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
 
 BEHAVIOURS: dict[str, Behaviour] = {
@@ -282,6 +292,69 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "stream-bytes": Behaviour(CHAT, events(b"data: \xff\xfe\x00\n\n"), stream=True),
     "stream-nan": Behaviour(
         CHAT, events(event(usage={"prompt_tokens": float("nan")})), stream=True
+    ),
+    "stream-choice-indices": Behaviour(
+        CHAT,
+        events(
+            event(choices=[{"index": index, "delta": {"content": "a"}} for index in MIXED]),
+            event(choices=[{"index": 0, "delta": "a"}, None]),
+        ),
+        stream=True,
+    ),
+    "stream-choices-number": Behaviour(CHAT, events(event(choices=7)), stream=True),
+    "completions-number": Behaviour(COMPLETIONS, whole('{"choices": 7}')),
+    "completions-stream-null": Behaviour(
+        COMPLETIONS, events(b'data: {"choices": [null, 7]}\n\n'), stream=True
+    ),
+    "responses-list": Behaviour(RESPONSES, whole("[]")),
+    "responses-output": Behaviour(
+        RESPONSES, whole(json.dumps({"id": 7, "model": "m", "status": [], "output": [7, {}]}))
+    ),
+    "responses-deep": Behaviour(RESPONSES, whole(f'{{"output": {DEEP}}}')),
+    "responses-endless": Behaviour(RESPONSES, endless(head() + b'{"a": "', b"a" * 65536)),
+    "responses-stream-index": Behaviour(
+        RESPONSES,
+        events(
+            *(
+                typed(kind, output_index=index, item=7, delta=[], response="none")
+                for index in MIXED
+                for kind in (
+                    "response.created",
+                    "response.output_item.added",
+                    "response.output_text.delta",
+                    "response.output_item.done",
+                    "response.completed",
+                )
+            )
+        ),
+        stream=True,
+    ),
+    "responses-stream-endless": Behaviour(
+        RESPONSES, endless(EVENTS, typed("response.in_progress", response={})), stream=True
+    ),
+    "messages-content": Behaviour(
+        MESSAGES, whole(json.dumps({"content": [7, {"type": "text", "text": 7}], "usage": "many"}))
+    ),
+    "messages-stream-index": Behaviour(
+        MESSAGES,
+        events(
+            *(
+                typed(kind, index=index, content_block=7, delta="a", message=[], usage=7)
+                for index in MIXED
+                for kind in (
+                    "message_start",
+                    "content_block_start",
+                    "content_block_delta",
+                    "content_block_stop",
+                    "message_delta",
+                    "message_stop",
+                )
+            )
+        ),
+        stream=True,
+    ),
+    "messages-stream-deep": Behaviour(
+        MESSAGES, events(f"event: message_start\ndata: {DEEP}\n\n".encode()), stream=True
     ),
     "tokenize-words": Behaviour(TOKENIZE, whole('{"tokens": ["a", null], "max_model_len": 1e400}')),
     "tokenize-negative": Behaviour(TOKENIZE, whole('{"tokens": [-1, 1e9], "max_model_len": -7}')),

@@ -9,10 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.client.untyped import index_key, shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SHOWN = 60
+BYTE = range(256)
 NATS = 0.1
 """Log-probabilities of one token differ by less when they are computed in another batch."""
 
@@ -21,7 +24,7 @@ NATS = 0.1
 class ScoredChoice:
     """One choice of an answer with its tokens and their log-probabilities."""
 
-    index: int
+    index: Any
     content: str = ""
     finish_reason: str | None = None
     token_ids: list[int] = field(default_factory=list)
@@ -37,23 +40,26 @@ class ScoredChoice:
 
 
 def of_whole(body: Mapping[str, Any]) -> list[ScoredChoice]:
-    """Return the choices of a whole answer by their index."""
+    """Return the choices of a whole answer by their index.
+
+    Raises `ValueError` and its like for an answer that is not as in the API.
+    """
     return _merged([choice | {"delta": choice["message"]} for choice in body["choices"]])
 
 
 def of_stream(chunks: Iterable[Mapping[str, Any]]) -> list[ScoredChoice]:
-    """Return the choices of a stream by their index, put together."""
+    """Return the choices of a stream by their index, put together; raises as `of_whole`."""
     return _merged(choice for chunk in chunks for choice in chunk.get("choices") or ())
 
 
 def unaligned(choice: ScoredChoice) -> Iterator[str]:
     """Yield where the log-probabilities of a choice are not those of its text."""
-    tokens, scored = len(choice.token_ids), len(choice.scores)
-    if tokens and tokens != scored:
-        yield f"{tokens} tokens came, and log-probabilities of {scored}"
+    count, scored = len(choice.token_ids), len(choice.scores)
+    if count and count != scored:
+        yield f"{count} tokens came, and log-probabilities of {scored}"
     if choice.content.strip() not in choice.tokens:
-        shown = choice.tokens[:SHOWN], choice.content[:SHOWN]
-        yield f"logprobs are of the text {shown[0]!r}, and content is {shown[1]!r}"
+        tokens, content = choice.tokens[:SHOWN], choice.content[:SHOWN]
+        yield f"logprobs are of the text {tokens!r}, and content is {content!r}"
     elif choice.ahead:
         yield f"the text came before its log-probabilities: {choice.ahead[-SHOWN:]!r}"
     for score in choice.scores:
@@ -80,8 +86,8 @@ def scored_otherwise(whole: ScoredChoice, streamed: ScoredChoice) -> Iterator[st
 def miscounted(choices: Sequence[ScoredChoice], count: int) -> Iterator[str]:
     """Yield a sentence where an answer has other choices than `count`, by their indices."""
     indices = [choice.index for choice in choices]
-    if indices != list(range(count)):
-        yield f"{count} choices were requested (n), and the answer has the indices {indices}"
+    if [*map(index_key, indices)] != [*map(index_key, range(count))]:
+        yield f"{count} choices were requested (n), and the answer has the indices {shown(indices)}"
 
 
 def mixed(choices: Sequence[ScoredChoice], texts: Sequence[str]) -> Iterator[str]:
@@ -98,20 +104,38 @@ def swapped(whole: Sequence[ScoredChoice], streamed: Sequence[ScoredChoice]) -> 
     first, second = ([choice.token_ids for choice in choices] for choices in (whole, streamed))
     if first == second or sorted(first) != sorted(second):
         return  # the same, or generated differently
-    for choice in streamed:
-        if choice.token_ids != first[choice.index]:
+    for place, choice in enumerate(streamed):
+        if choice.token_ids != first[place]:
             at = first.index(choice.token_ids)
             yield f"choice {choice.index} of the stream is choice {at} of the whole answer"
 
 
 def _merged(pieces: Iterable[Mapping[str, Any]]) -> list[ScoredChoice]:
-    by_index: dict[int, ScoredChoice] = {}
+    by_index: dict[tuple[bool, int, str], ScoredChoice] = {}
     for piece in pieces:
-        choice = by_index.setdefault(piece["index"], ScoredChoice(piece["index"]))
+        index = piece["index"]
+        choice = by_index.setdefault(index_key(index), ScoredChoice(index))
         choice.content += (piece.get("delta") or {}).get("content") or ""
-        choice.token_ids += piece.get("token_ids") or []
-        choice.scores += (piece.get("logprobs") or {}).get("content") or []
+        choice.token_ids += _token_ids(piece.get("token_ids") or [])
+        choice.scores += _scores((piece.get("logprobs") or {}).get("content") or [])
         choice.finish_reason = piece.get("finish_reason") or choice.finish_reason
         if not choice.ahead and choice.content.strip() not in choice.tokens:
             choice.ahead = choice.content
     return [choice for _, choice in sorted(by_index.items())]
+
+
+def _token_ids(value: Any) -> list[int]:
+    if not isinstance(value, list) or not all(isinstance(token, int) for token in value):
+        raise ValueError(f"token_ids are {shown(value)}")
+    return value
+
+
+def _scores(value: Any) -> list[Mapping[str, Any]]:
+    for score in value:
+        listed = score.get("bytes")
+        is_text = listed is None or all(isinstance(each, int) and each in BYTE for each in listed)
+        float(score["logprob"])
+        if not is_text or not isinstance(score["token"], str):
+            raise ValueError(f"logprobs have the entry {shown(score)}")
+    scores: list[Mapping[str, Any]] = value
+    return scores

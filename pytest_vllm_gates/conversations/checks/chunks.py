@@ -11,6 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.client.untyped import index_key, record, records, shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -28,14 +30,16 @@ def faults(chunks: Sequence[Chunk], choices: int = 1) -> Iterator[str]:
 
     `choices` is the `n` of its request, which asked for usage.
     """
+    yield from dict.fromkeys(_form_faults(chunks))
     by_index = _by_index(chunks)
     if not by_index:
         yield "no chunk holds a choice"
         return
-    if [*by_index] != list(range(choices)):
-        yield f"{choices} choices were requested, and the chunks have the indices {[*by_index]}"
-    for index, its_choices in by_index.items():
-        of = f"choice {index}: " if choices > 1 else ""
+    if [*by_index] != [index_key(index) for index in range(choices)]:
+        indices = [its_choices[0].get("index", 0) for its_choices in by_index.values()]
+        yield f"{choices} choices were requested, and the chunks have the indices {shown(indices)}"
+    for its_choices in by_index.values():
+        of = f"choice {its_choices[0].get('index', 0)}: " if choices > 1 else ""
         for sentence in _choice_faults(its_choices):
             yield of + sentence
     yield from _usage_faults(chunks)
@@ -50,17 +54,32 @@ def unrequested_usage(chunks: Iterable[Chunk]) -> Iterator[str]:
             yield f"stream_options did not ask for usage, and it came: {shown}"
 
 
-def _by_index(chunks: Sequence[Chunk]) -> dict[int, list[Chunk]]:
-    """Return the pieces of each choice by its index, in the order of the indices."""
-    by_index: dict[int, list[Chunk]] = {}
+def _form_faults(chunks: Iterable[Chunk]) -> Iterator[str]:
+    """Yield what of a chunk is of a form that the other checks cannot read."""
     for chunk in chunks:
-        for choice in chunk.get("choices") or ():
-            by_index.setdefault(choice.get("index", 0), []).append(choice)
+        choices = chunk.get("choices")
+        if not isinstance(choices, list) or len(records(choices)) != len(choices):
+            yield f"a chunk's choices are {shown(choices)}"
+        for choice in records(choices):
+            delta = choice.get("delta")
+            if not isinstance(delta, dict | None):
+                yield f"a chunk's delta is {shown(delta)}"
+            calls = record(delta).get("tool_calls") or []
+            if not isinstance(calls, list) or len(records(calls)) != len(calls):
+                yield f"a chunk's tool_calls are {shown(calls)}"
+
+
+def _by_index(chunks: Sequence[Chunk]) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """Return the pieces of each choice by the key of its index, in the order of the indices."""
+    by_index: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for chunk in chunks:
+        for choice in records(chunk.get("choices")):
+            by_index.setdefault(index_key(choice.get("index", 0)), []).append(choice)
     return dict(sorted(by_index.items()))
 
 
-def _choice_faults(choices: Sequence[Chunk]) -> Iterator[str]:
-    deltas = [choice.get("delta") or {} for choice in choices]
+def _choice_faults(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    deltas = [record(choice.get("delta")) for choice in choices]
     role = deltas[0].get("role")
     if role != "assistant":
         yield f"the first chunk's role is {role!r}, not 'assistant'"
@@ -79,7 +98,7 @@ def _choice_faults(choices: Sequence[Chunk]) -> Iterator[str]:
             text = delta.get(name)
             if isinstance(text, str) and SPLIT.search(text):
                 yield f"a chunk splits a character: delta.{name} is {text!r}"
-    yield from _call_faults([call for delta in deltas for call in delta.get("tool_calls") or ()])
+    yield from _call_faults([call for delta in deltas for call in records(delta.get("tool_calls"))])
 
 
 def _call_faults(pieces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -87,7 +106,7 @@ def _call_faults(pieces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     opened: list[object] = []
     """The indices of the calls so far."""
     for piece in pieces:
-        function = piece.get("function") or {}
+        function = record(piece.get("function"))
         index = piece.get("index")
         where = f"tool_calls[{index}]"
         if index in opened:

@@ -83,8 +83,8 @@ def not_as_requested(answer: Answer, kind: str, words: str, regex: str) -> Itera
             yield f"content does not match {regex!r}: {answer.content[:SHOWN]!r}"
         return
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        value = syntax.json_value(text)
+    except syntax.BadSyntaxError as error:
         where = "; reasoning holds it" if _holds_json(answer.reasoning) else ""
         yield f"content is not one JSON value ({error}): {answer.content[:SHOWN]!r}{where}"
         return

@@ -6,8 +6,9 @@ object, and `[DONE]` last.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.bounded import syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +39,8 @@ def faults(stream: Recording) -> Iterator[str]:
         if data == DONE:
             continue
         try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError) as error:
+            chunk = syntax.json_value(data, finite=True)
+        except syntax.BadSyntaxError as error:
             yield f"an event is no JSON ({error}): {data[:SHOWN]!r}"
             continue
         if not isinstance(chunk, dict):
@@ -51,8 +52,8 @@ def chunks(stream: Recording) -> list[dict[str, Any]]:
     objects = []
     for data in _events(stream.body.decode("utf-8", "replace")):
         try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError):
+            chunk = syntax.json_value(data)
+        except syntax.BadSyntaxError:
             continue
         if isinstance(chunk, dict):
             objects.append(chunk)

@@ -8,6 +8,7 @@ import re
 from math import comb
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.conversations.checks.agreement import differences
 from pytest_vllm_gates.goldens import settings_golden
 
@@ -39,8 +40,8 @@ def valid(answer: Answer | None, request: Mapping[str, Any]) -> Iterator[str]:
             yield f"{where}.name is {call.name!r}; declared are {', '.join(declared) or 'none'}"
             continue
         try:
-            arguments = json.loads(call.arguments)
-        except (ValueError, RecursionError) as error:
+            arguments = syntax.json_value(call.arguments)
+        except syntax.BadSyntaxError as error:
             yield f"{where}.arguments is no JSON ({error}): {call.arguments[:SHOWN]!r}"
             continue
         if not isinstance(arguments, dict):

@@ -165,6 +165,40 @@ def test_choices_are_judged_each_for_itself() -> None:
 
 
 @pytest.mark.parametrize(
+    ("indices", "shown"),
+    [
+        ([0, "0"], "[0, '0']"),
+        ([None, 0], "[0, None]"),
+        ([0, [1], "a", None, 1.0], "[0, '…"),
+        ([0, True], "[0, True]"),
+    ],
+)
+def test_indices_of_several_types_are_a_fault(indices: list[Any], shown: str) -> None:
+    pieces = [chunk({"role": "assistant"}, "stop", index=index) for index in indices]
+    sentences = [*faults([*pieces, USAGE])]
+    expected = "1 choices were requested, and the chunks have the indices "
+    (found,) = [sentence for sentence in sentences if sentence.startswith(expected)]
+    start, _, _ = shown.partition("…")
+    assert found.removeprefix(expected).startswith(start.removesuffix("'"))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda event: event.update(choices=7), "a chunk's choices are 7"),
+        (lambda event: event.update(choices=[None]), "a chunk's choices are [None]"),
+        (lambda event: event["choices"][0].update(delta="a"), "a chunk's delta is 'a'"),
+        (
+            lambda event: delta(event).update(tool_calls=[7]),
+            "a chunk's tool_calls are [7]",
+        ),
+    ],
+)
+def test_chunks_of_another_form_are_a_fault(change: Any, sentence: str) -> None:
+    assert sentence in [*faults(altered(2, change))]
+
+
+@pytest.mark.parametrize(
     ("chunks", "comes"),
     [
         (CHUNKS[:4], False),
