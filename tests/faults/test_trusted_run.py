@@ -64,8 +64,7 @@ FAULTS = (
     Silent("one_head", "qwen3.5", "", weights="head"),
     Silent("experts", "glm", "", weights="experts", seen_by_tolerances=True),
     Silent("window", "gemma", "from a position on", number=("sliding_window", 1, -1)),
-    Silent("one_layers_epsilon", "qwen3.5", "", silent="epsilon=100"),
-    Silent("decoding", "qwen3.5", "only while answering", silent="decode"),
+    Silent("one_layers_epsilon", "qwen3.5", ALIKE, silent="epsilon=100"),
     Silent("company", "qwen3.5", "only in company", silent="company"),
     Silent("rare_tokens", "qwen3.5", "on rare tokens above all", silent="rare"),
 )
