@@ -1,10 +1,10 @@
 """Changes a checkpoint's weights in place: `LANE-PYTHON benchmarks/rounded_weights.py FOLDER HOW`.
 
 HOW is `fp8` (e4m3), `int8` or `int4`, each by row and back to the dtype they had, for every matrix
-but embeddings, norms and convolutions; `head`: in the first layer that has an attention, the output
-of one head is scaled by 1.01; or `experts`: in the last layer that has experts, the first two have
-each other's weights. Exits 3 where a checkpoint has no experts. It runs in the interpreter of a
-lane, which has torch.
+but embeddings, norms and convolutions; `head` or `head=F`: in the first layer that has an
+attention, the output of one head is scaled by 1.01 or F; or `experts`: in the last layer that has
+experts, the first two have each other's weights. Exits 3 where a checkpoint has no experts. It runs
+in the interpreter of a lane, which has torch.
 """
 
 from __future__ import annotations
@@ -43,31 +43,46 @@ def layer_of(name: str) -> int:
     return int(name.partition("layers.")[2].partition(".")[0])
 
 
-def main() -> None:
-    """Change every file of weights in the folder."""
-    folder, how = Path(sys.argv[1]), sys.argv[2]
+def swap_experts(weights: dict[str, torch.Tensor]) -> bool:
+    """Give the first two experts of the last layer that has any each other's weights."""
+    apart = [name for name in weights if ".experts.0." in name]
+    packed = [
+        name for name, weight in weights.items() if ".experts." in name and weight.ndim > MATRIX
+    ]
+    if not (apart or packed):
+        return False
+    last = max(map(layer_of, apart or packed))
+    for name in apart:
+        if layer_of(name) == last:
+            other = name.replace(".experts.0.", ".experts.1.")
+            weights[name], weights[other] = weights[other], weights[name]
+    for name in packed:
+        if layer_of(name) == last:
+            order = [1, 0, *range(2, len(weights[name]))]
+            weights[name] = weights[name][order].contiguous()
+    return True
+
+
+def change(folder: Path, how: str) -> bool:
+    """Change every file of weights in a folder; return False where there is nothing to change."""
     for path in sorted(folder.glob("*.safetensors")):
         weights = load_file(path)
-        if how == "head":
+        if how.startswith("head"):
+            factor = float(how.partition("=")[2] or 1.01)
             config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             name = min(name for name in weights if name.endswith(OUTPUT))
             width = weights[name].shape[1] // config["num_attention_heads"]
-            weights[name][:, :width] *= 1.01
+            weights[name][:, :width] *= factor
         elif how == "experts":
-            firsts = [name for name in weights if ".experts.0." in name]
-            if not firsts:
-                sys.exit(NOTHING_TO_CHANGE)
-            last = max(firsts, key=layer_of).partition(".experts.")[0]
-            for name in firsts:
-                if name.startswith(f"{last}."):
-                    other = name.replace(".experts.0.", ".experts.1.")
-                    weights[name], weights[other] = weights[other], weights[name]
+            if not swap_experts(weights):
+                return False
         else:
             for name, weight in weights.items():
                 if weight.ndim >= MATRIX and not any(part in name for part in STAY):
                     weights[name] = rounded(weight, how)
         save_file(weights, path, metadata={"format": "pt"})
+    return True
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(0 if change(Path(sys.argv[1]), sys.argv[2]) else NOTHING_TO_CHANGE)

@@ -9,7 +9,8 @@ and tests are played on draws from these laws, which are simulated; that a real 
 those of its log-probabilities is what `pytest -m sampling` and `tests/faults/test_sampling.py`
 measure. Printed are for each fault the share of trials in which the parameter's own probes end with
 FAIL within 8,192 tokens, and the tokens they take; then the alarms and the tokens of whole gates on
-a right sampler.
+a right sampler. A thinking budget is judged by one greedy answer, so that its trials are the
+lengths that reasoning may have.
 Exits 1 where a fault is missed in more than 1 % of the trials or a clean sampler is accused.
 """
 
@@ -25,8 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pytest_vllm_gates.gates.test_sampling import LEAST_THOUGHT, SLACK, THOUGHT_TOKENS
 from pytest_vllm_gates.sampling import checks, plan, probes, seeds
-from pytest_vllm_gates.sampling.measure import OFFSETS, Judged, Position, Sampler
+from pytest_vllm_gates.sampling.measure import OFFSETS, Judged, Sampler
+from pytest_vllm_gates.sampling.position import Position
 from pytest_vllm_gates.sampling.types import Law, Parameters
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).parent / "recorded" / "sampling_laws.json"
 MOST_TOKENS = 8192
+BUDGET = 2
 
 
 def ignoring(name: str) -> Callable[[Parameters], Parameters]:
@@ -140,6 +144,13 @@ def tokens_to_find(
     return server.tokens if found and server.tokens <= MOST_TOKENS else None
 
 
+def without_budget(thoughts: int) -> Iterator[int | None]:
+    """Yield after how many tokens an ignored thinking budget is found, by length of reasoning."""
+    for free in range(LEAST_THOUGHT, THOUGHT_TOKENS + 1):
+        found = checks.budget_fault(free, free, BUDGET, SLACK)
+        yield (thoughts + 1) * free if found else None
+
+
 def laws(path: Path) -> dict[str, Position]:
     """Read the recorded laws by family."""
     recorded = json.loads(path.read_text(encoding="utf-8"))
@@ -178,7 +189,13 @@ def main() -> int:
             ]
             hit = sum(bool(seeded(server, settings.odds)) for server in servers)
             bad += hit < 0.99 * len(servers)
-            print(f"{name:36} {family:10} {hit}/{len(servers)} {servers[0].tokens:8}")
+            print(f"{name:36} {family:10} {hit}/{len(servers)} {servers[0].tokens:8}", flush=True)
+        found = [*without_budget(len(settings.thoughts))]
+        hits = [tokens for tokens in found if tokens is not None and tokens <= MOST_TOKENS]
+        bad += len(hits) < 0.99 * len(found)
+        median, most = np.percentile(hits, [50, 99]) if hits else (np.nan, np.nan)
+        name = "thinking_token_budget ignored"
+        print(f"{name:36} {family:10} {len(hits)}/{len(found)} {median:8.0f} {most:8.0f}")
         alarms = open_ = 0
         spent = []
         for _ in range(arguments.clean):

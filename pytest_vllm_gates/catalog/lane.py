@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from pytest_vllm_gates.catalog import headers as request_headers, outside, plans, toml
 from pytest_vllm_gates.catalog.expects import Expects
+from pytest_vllm_gates.catalog.scales import NumericScales
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.errors import UserError
 
@@ -91,6 +92,7 @@ class Lane(toml.Record):
     """What the load gate sends and asks for here, otherwise than `load.toml` and the family say."""
     throughput: dict[str, Any] = Field(default_factory=dict)
     """How throughput is measured here, otherwise than `throughput.toml` and the family say."""
+    numerics: NumericScales = NumericScales()
 
     @model_validator(mode="after")
     def _plans(self) -> Lane:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.numerics import checks_paired, trusted_golden
+from pytest_vllm_gates.numerics import checks_paired, checks_scale, trusted_golden
 from pytest_vllm_gates.numerics.checks import output_distance, prompt_distance, written
 from pytest_vllm_gates.numerics.checks_paired import LEAST_TEXTS, Equivalence
 from pytest_vllm_gates.numerics.checks_resemblance import resemblance
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.numerics.checks import Distance, Tolerance
     from pytest_vllm_gates.numerics.checks_paired import Comparison
@@ -161,6 +162,7 @@ def test_scores_are_those_of_the_trusted_run(
     *,
     request: pytest.FixtureRequest,
     subject: Subject,
+    lane: Lane,
     golden: Goldens,
     interpreter: Path | None,
     overlay: Path | None,
@@ -185,17 +187,19 @@ def test_scores_are_those_of_the_trusted_run(
         pytest.fail(f"the golden {TRUSTED!r} cannot be read: {error}", pytrace=False)
     if why := incomparable(trusted, now):
         raise NotApplicable(f"{why}; record a trusted run of this: {golden.command}")
-    comparisons = checks_paired.compare(trusted, now)
+    scale = lane.numerics.other_machine.get(subject.family.name)
+    comparisons = checks_paired.compare(trusted, now, None, scale)
     if (
-        any(comparison.answer is Equivalence.UNKNOWN for comparison in comparisons)
+        not checks_paired.same_build(trusted, now)
+        and any(comparison.answer is not Equivalence.EQUIVALENT for comparison in comparisons)
         and interpreter
         and is_small(subject.checkpoint)
     ):
         rounding = roundings(trusted, subject, interpreter, overlay)
-        comparisons = checks_paired.compare(trusted, now, rounding)
+        comparisons = checks_paired.compare(trusted, now, rounding, scale)
     evidence["tokens"], evidence["builds"] = now.tokens, [trusted.build, now.build]
     evidence["comparisons"] = [comparison.as_evidence() for comparison in comparisons]
-    conclude(trusted, now, comparisons)
+    conclude(trusted, now, comparisons, (subject.family.name, lane.name))
 
 
 def incomparable(trusted: ForcedRun, now: ForcedRun) -> str | None:
@@ -221,8 +225,13 @@ def roundings(
     }
 
 
-def conclude(trusted: ForcedRun, now: ForcedRun, comparisons: Sequence[Comparison]) -> None:
-    """End with what the comparisons come to, in words."""
+def conclude(
+    trusted: ForcedRun,
+    now: ForcedRun,
+    comparisons: Sequence[Comparison],
+    names: tuple[str, str],
+) -> None:
+    """End with what the comparisons come to, in words; `names` are the family's and the lane's."""
     different = [each for each in comparisons if each.answer is Equivalence.DIFFERENT]
     said = [
         f"{each.phase}: {each.nats:.4f} nats apart over {each.tokens} tokens of {each.texts} "
@@ -239,10 +248,18 @@ def conclude(trusted: ForcedRun, now: ForcedRun, comparisons: Sequence[Compariso
     )
     unknown = [each for each in comparisons if each.answer is Equivalence.UNKNOWN]
     if unknown:
+        apart = "; ".join(f"{each.phase}: {each.nats:.4f} nats apart" for each in unknown)
+        if checks_paired.another_machine(trusted, now):
+            family, lane = names
+            measured = checks_scale.between_machines(trusted, now)
+            raise Inconclusive(
+                f"{apart}: one bundle, on {trusted.machine} and on {now.machine}\n"
+                f"if both machines are healthy, this is what they differ by: add to "
+                f"lanes/{lane}.toml\n{checks_scale.as_toml(family, measured)}"
+            )
         raise Inconclusive(
-            "; ".join(f"{each.phase}: {each.nats:.4f} nats apart" for each in unknown)
-            + f": vLLM {trusted.build} on {trusted.machine} and {now.build} on {now.machine} may "
-            "have other kernels that are as right; compare on one machine with --against"
+            f"{apart}: vLLM {trusted.build} on {trusted.machine} and {now.build} on {now.machine} "
+            "may have other kernels that are as right; compare on one machine with --against"
         )
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pytest_vllm_gates.catalog.scales import HarmlessNats
     from pytest_vllm_gates.numerics.forced_types import ForcedRun, ForcedText
 
 ALARM = 1e-6
@@ -100,18 +101,28 @@ def same_build(trusted: ForcedRun, now: ForcedRun) -> bool:
     return (trusted.build, trusted.machine) == (now.build, now.machine)
 
 
+def another_machine(trusted: ForcedRun, now: ForcedRun) -> bool:
+    """Return whether both runs were the same vLLM, each on a machine of its own."""
+    return trusted.build == now.build and trusted.machine != now.machine
+
+
 def compare(
-    trusted: ForcedRun, now: ForcedRun, rounding: Mapping[str, float] | None = None
+    trusted: ForcedRun,
+    now: ForcedRun,
+    rounding: Mapping[str, float] | None = None,
+    between_machines: HarmlessNats | None = None,
 ) -> list[Comparison]:
     """Compare every phase.
 
     `rounding` has by text how far the trusted run is from fp32, in nats. Between two builds the
     kernels may be others, which company does not show: then only what is farther apart than both
-    roundings is different, and what lies between cannot be told.
+    roundings is different, and what lies between cannot be told. `between_machines` is what two
+    machines with one build were apart: between others of one build that is harmless, too.
     """
     pairs = paired(trusted, now)
     wide = None if same_build(trusted, now) else (rounding or {})
-    return [_phase(phase, pairs, wide) for phase in ForcedPhase]
+    scale = between_machines if another_machine(trusted, now) else None
+    return [_phase(phase, pairs, wide, scale) for phase in ForcedPhase]
 
 
 def distance(one: Sequence[float], other: Sequence[float], part: float = 1.0) -> float:
@@ -124,16 +135,20 @@ def _phase(
     phase: ForcedPhase,
     pairs: Sequence[tuple[ForcedText, ForcedText]],
     wide: Mapping[str, float] | None,
+    scale: HarmlessNats | None,
 ) -> Comparison:
-    scores = [(trusted, *_scores(phase, trusted, now)) for trusted, now in pairs]
+    scores = [(trusted, *scores_of(phase, trusted, now)) for trusted, now in pairs]
     scores = [entry for entry in scores if len(entry[1]) >= LEAST_TOKENS]
     decisions = []
     for part in (1.0, CLOSEST):
         distances = [distance(one, other, part) for _, one, other in scores]
         harmless = [distance(text.alone, text.together, part) for text, _, _ in scores]
+        if scale:
+            known = scale.nats if part == 1.0 else scale.closest_nats
+            harmless = [max(near, known) for near in harmless]
         decisions.append(_decide(distances, harmless))
-        if decisions[-1][0] is Equivalence.DIFFERENT and wide is not None:
-            roundings = [wide.get(text.name) for text, _, _ in scores]
+        if decisions[-1][0] is Equivalence.DIFFERENT and (wide if scale else wide is not None):
+            roundings = [(wide or {}).get(text.name) for text, _, _ in scores]
             decisions[-1] = _between_builds(distances, harmless, roundings)
     answers = [answer for answer, _ in decisions]
     answer = Equivalence.DIFFERENT if Equivalence.DIFFERENT in answers else answers[-1]
@@ -153,9 +168,10 @@ def _mean(values: Iterable[float]) -> float:
     return statistics.fmean(known) if known else 0.0
 
 
-def _scores(
+def scores_of(
     phase: ForcedPhase, trusted: ForcedText, now: ForcedText
 ) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the scores of a phase that belong to each other."""
     if phase is ForcedPhase.ALONE:
         return trusted.alone, now.alone
     if phase is ForcedPhase.TOGETHER:

@@ -36,7 +36,11 @@ KERNELS = (
     "max_num_batched_tokens", "speculative_config",
 )  # fmt: skip
 """Flags with which the same numbers are computed by other kernels, or summed in another order."""
-KERNEL_VARIABLES = ("OMP_NUM_THREADS", "VLLM_ATTENTION_BACKEND", "VLLM_CPU_OMP_THREADS_BIND")
+KERNEL_VARIABLES = (
+    "OMP_NUM_THREADS", "VLLM_ATTENTION_BACKEND", "VLLM_CPU_OMP_THREADS_BIND",
+    # The instruction sets that torch and oneDNN may use.
+    "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA",
+)  # fmt: skip
 
 
 class Text(toml.Record):

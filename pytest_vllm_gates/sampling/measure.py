@@ -1,4 +1,4 @@
-"""Finds a prompt after which much may follow, and draws what follows until a probe is decided."""
+"""Draws what follows a position until a probe is decided."""
 
 from __future__ import annotations
 
@@ -13,56 +13,22 @@ from pytest_vllm_gates.sampling.checks import count_fault
 from pytest_vllm_gates.sampling.checks_law import NOTHING, Seen, edges, processed
 from pytest_vllm_gates.sampling.checks_odds import SequentialTest
 from pytest_vllm_gates.sampling.client import RefusedRequest, told
+from pytest_vllm_gates.sampling.position import EXACT_NATS, worst_off
 from pytest_vllm_gates.sampling.types import Law, Parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.sampling.checks_odds import AuditOdds
     from pytest_vllm_gates.sampling.client import SamplingClient
+    from pytest_vllm_gates.sampling.position import Position
     from pytest_vllm_gates.sampling.types import Logs, Sample, SamplingProbe
 
-EXACT_NATS = 1e-3
-"""How far a draw's own log-probability may be from the law's for the law to be that of the draw."""
-ENOUGH = 5.0
-"""The information on the temperature, nats², from which on no better position is looked for."""
-LEAST_ENTROPY = 1.5
-"""Nats. A law with less hardly has a choice."""
 FIRST, MOST_AT_ONCE = 128, 512
 """Draws of the first request for a probe, and of the largest."""
-SOME = 64
-"""Tokens by which a vocabulary is judged that is too large to be read."""
-HOT = 2.0
 OFFSETS = np.arange(-20.0, 120.0, 4.0)
 """What the constant of a position's logits may be, in nats: the largest logit of a model."""
 ANSWERS, ANSWER_TOKENS = 16, 8
-
-
-@dataclass(frozen=True)
-class Position:
-    """A prompt and the law of its next token."""
-
-    prompt: tuple[int, ...]
-    law: Law
-    whole: bool
-    """Whether the law is that of the whole vocabulary."""
-    exact: bool
-    """Whether each draw is from this very law; else each brings its own along."""
-    tells: bool
-    """Whether the server returns the log-probabilities of any token, not of the likeliest alone."""
-    mass: float = 1.0
-    """The probability of the law's tokens where nothing is asked."""
-
-    @property
-    def window(self) -> tuple[int, ...]:
-        """The tokens that are asked for where not all of them can be followed."""
-        tokens = tuple(int(token) for token in self.law.ids)
-        if self.exact or not self.tells:
-            return ()
-        if len(tokens) <= SOME:
-            return tokens
-        half = SOME // 2
-        return tokens[:half] + tokens[half :: -(-(len(tokens) - half) // half)]
 
 
 @dataclass
@@ -102,51 +68,6 @@ class Judged:
         }
 
 
-def find(client: SamplingClient, texts: Iterable[str]) -> Position | None:
-    """Return the first position that tells enough, or that which tells most of the temperature.
-
-    None where nothing is open anywhere.
-    """
-    best: Position | None = None
-    for text in texts:
-        position = _position(client, tuple(client.token_ids(text)))
-        if position.law.entropy < LEAST_ENTROPY:
-            continue
-        if best is None or position.law.information > best.law.information:
-            best = position
-        if best.law.information >= ENOUGH:
-            break
-    if best is None or not best.whole:
-        return best
-    body = {"max_tokens": 1, "temperature": 1, "n": FIRST // 2, "logprobs": 0}
-    return replace(best, exact=_off(best.law, client.complete(best.prompt, body)) <= EXACT_NATS)
-
-
-def _position(client: SamplingClient, prompt: tuple[int, ...]) -> Position:
-    law = client.vocabulary(prompt)
-    if law is not None:
-        return Position(prompt, law, whole=True, exact=False, tells=True)
-    tokens = set(client.likeliest(prompt))
-    law = Law.of(client.likeliest(prompt), among_others=True)
-    body = {"max_tokens": 1, "temperature": HOT, "n": 2 * SOME, "ignore_eos": True}
-    drawn = [sample.tokens[0] for sample in client.complete(prompt, body) if sample.tokens]
-    wanted = [*tokens, *(token for token in dict.fromkeys(drawn) if token not in tokens)][:SOME]
-    scores = client.scores(prompt, wanted)
-    tells = len(scores) == len(wanted)
-    mass = Law.of(scores, among_others=True).mass if tells else law.mass
-    law = Law.of(scores) if tells else law
-    return Position(prompt, law, whole=False, exact=False, tells=tells, mass=mass)
-
-
-def _off(law: Law, samples: Sequence[Sample]) -> float:
-    """Return how far the draws' own log-probabilities are from the law's at the worst, in nats."""
-    places = law.places
-    return max(
-        abs(sample.logprobs[0] - float(law.logprobs[places[sample.tokens[0]]]))
-        for sample in samples
-    )
-
-
 class Sampler:
     """Judges probes at one position until each is decided or its draws are spent."""
 
@@ -170,7 +91,7 @@ class Sampler:
             samples = self._samples(judged, self.position.prompt, n)
             if samples is None:
                 return judged
-            if self.position.exact and _off(self.position.law, samples) > EXACT_NATS:
+            if self.position.exact and worst_off(self.position.law, samples) > EXACT_NATS:
                 self.position = replace(self.position, exact=False)
                 return self.judge(probe)
             self._count(judged, samples)

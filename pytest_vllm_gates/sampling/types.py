@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -80,10 +81,16 @@ class Law:
         """The probability of each token."""
         return np.exp(self.logprobs)
 
-    @property
+    @cached_property
     def places(self) -> dict[int, int]:
         """The place of each token by its id."""
         return {int(token): place for place, token in enumerate(self.ids)}
+
+    def among(self, tokens: Iterable[int]) -> NDArray[np.bool_]:
+        """Return for each token of the law whether it is one of these."""
+        found = np.zeros(len(self.ids), dtype=bool)
+        found[[self.places[token] for token in tokens if token in self.places]] = True
+        return found
 
     @property
     def information(self) -> float:

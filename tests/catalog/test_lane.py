@@ -80,3 +80,13 @@ def test_a_projects_lane_replaces_the_shipped_one(tmp_path: Path) -> None:
     assert lane.load("cpu", tmp_path).title == "mine"
     with pytest.raises(UserError, match="did you mean 'cpu'"):
         lane.load("cpuu", tmp_path)
+
+
+def test_a_lane_states_what_healthy_machines_differ_by(tmp_path: Path) -> None:
+    table = '[numerics.other_machine."qwen3.5"]\nnats = 0.02\nclosest_nats = 0.01\n'
+    write_lane(tmp_path, f'python = "p"\n{table}')
+    scales = lane.load("mine", tmp_path).numerics.other_machine
+    assert (scales["qwen3.5"].nats, scales["qwen3.5"].closest_nats) == (0.02, 0.01)
+    write_lane(tmp_path, f'python = "p"\n{table.replace("0.01", "0")}')
+    with pytest.raises(UserError, match="closest_nats"):
+        lane.load("mine", tmp_path)

@@ -6,6 +6,7 @@ Each fault is of the server: what it was asked to serve, and with what flags, is
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -30,7 +31,9 @@ TEST = "test_scores_are_those_of_the_trusted_run"
 LANE = "silent"
 HERE = Path(__file__).parent
 PROGRAM = HERE / "serving_program.py"
-CHANGES_WEIGHTS = HERE.parents[1] / "benchmarks" / "rounded_weights.py"
+BENCHMARKS = HERE.parents[1] / "benchmarks"
+CHANGES_WEIGHTS = BENCHMARKS / "rounded_weights.py"
+SILENT = BENCHMARKS / "silent"
 ALIKE = "in every token alike"
 POSITIONS = "positions, or the KV cache"
 
@@ -47,6 +50,8 @@ class Silent:
     weights: str = ""
     """How `benchmarks/rounded_weights.py` changes them."""
     flags: str = ""
+    silent: str = ""
+    """What `benchmarks/silent/sitecustomize.py` does in the server's processes."""
     seen_by_tolerances: bool = False
     """Whether a test with fixed tolerances fails, too."""
 
@@ -59,6 +64,9 @@ FAULTS = (
     Silent("one_head", "qwen3.5", "", weights="head"),
     Silent("experts", "glm", "", weights="experts", seen_by_tolerances=True),
     Silent("window", "gemma", "from a position on", number=("sliding_window", 1, -1)),
+    Silent("one_layers_epsilon", "qwen3.5", ALIKE, silent="epsilon=100"),
+    Silent("company", "qwen3.5", "only in company", silent="company"),
+    Silent("rare_tokens", "qwen3.5", "on rare tokens above all", silent="rare"),
 )
 
 
@@ -92,6 +100,8 @@ def test_silent_change_is_found_and_named(
     checkpoint = resolve(families.load(fault.model, project), "miniature")
     env = {"FAULT_FLAGS": fault.flags, "FAULT_INSTEAD_OF": checkpoint.source}
     env["FAULT_CHECKPOINT"] = str(served_checkpoint(fault, Path(checkpoint.source), tmp_path))
+    if fault.silent:
+        env |= {"PYTHONPATH": str(SILENT), "SILENT_CHANGE": fault.silent}
     start = {"server": [str(PROGRAM)]}
     own_lane.write(project, LANE, env=env, start=start)
     run = gates.run(project, "--lane", LANE, *NUMERICS, model=fault.model)
@@ -106,6 +116,25 @@ def test_silent_change_is_found_and_named(
 def test_the_same_again_is_equivalent(trusted: Callable[[str], Path]) -> None:
     run = gates.run(trusted(gates.MODEL), *NUMERICS)
     assert judged(run)[TEST]["outcome"] == "PASS", run.output
+
+
+def test_another_machines_scale_is_measured_and_then_harmless(
+    trusted: Callable[[str], Path], tmp_path: Path
+) -> None:
+    project = shutil.copytree(trusted(gates.MODEL), tmp_path / "project")
+    golden = next(project.rglob("trusted-run.txt"))
+    text = golden.read_text(encoding="utf-8")
+    golden.write_text(re.sub(r"\nmachine .*", "\nmachine another, 64 cores", text))
+    env = {"PYTHONPATH": str(SILENT), "SILENT_CHANGE": "avx2"}
+    own_lane.write(project, LANE, env=env)
+    first = judged(gates.run(project, "--lane", LANE, *NUMERICS))[TEST]
+    assert first["outcome"] == "INCONCLUSIVE"
+    _, found, table = first["reason"].partition("[numerics.other_machine.")
+    assert found, first["reason"]
+    lane = project / "lanes" / f"{LANE}.toml"
+    lane.write_text(f"{lane.read_text(encoding='utf-8')}\n{found}{table}\n", encoding="utf-8")
+    second = judged(gates.run(project, "--lane", LANE, *NUMERICS))[TEST]
+    assert second["outcome"] == "PASS", second["reason"]
 
 
 def test_two_releases_are_equivalent(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ def test_build_is_the_versions_where_nothing_chooses_kernels() -> None:
         ({"torch": "2.13.0+cpu"}, {"tensor_parallel_size": 2}, {}),
         ({"torch": "2.13.0+cpu"}, {"attention_backend": "FLASHINFER"}, {}),
         ({"torch": "2.13.0+cpu"}, {}, {"OMP_NUM_THREADS": "1"}),
+        ({"torch": "2.13.0+cpu"}, {}, {"ONEDNN_MAX_CPU_ISA": "AVX2"}),
+        ({"torch": "2.13.0+cpu"}, {}, {"ATEN_CPU_CAPABILITY": "avx2"}),
     ],
 )
 def test_other_kernels_are_another_build(

@@ -13,7 +13,8 @@ from simulated_sampler import SimulatedServer
 from pytest_vllm_gates.sampling import checks, probes
 from pytest_vllm_gates.sampling.checks_odds import AuditOdds
 from pytest_vllm_gates.sampling.client import RefusedRequest
-from pytest_vllm_gates.sampling.measure import OFFSETS, SOME, Judged, Position, Sampler, find
+from pytest_vllm_gates.sampling.measure import OFFSETS, Judged, Sampler
+from pytest_vllm_gates.sampling.position import SOME, Position
 from pytest_vllm_gates.sampling.types import Law, Parameters, Sample, SamplingProbe
 
 if TYPE_CHECKING:
@@ -165,46 +166,3 @@ def test_what_too_few_draws_do_not_decide_is_told() -> None:
     says = few.judge(probes.untouched()).undecided
     assert says is not None
     assert says.startswith("temperature: 128 tokens do not exclude that temperature is 0.9")
-
-
-class Vocabulary(SimulatedServer):
-    """A server whose laws depend on the prompt."""
-
-    laws: tuple[dict[int, float], ...] = (
-        {0: 0.0, 1: -9.0},
-        dict.fromkeys(range(9), -1.0),
-        {n: -0.5 * n for n in range(99)},
-    )
-
-    def __init__(self) -> None:
-        super().__init__(LAW, np.random.default_rng(3))
-
-    def token_ids(self, text: str) -> list[int]:
-        return [int(text)]
-
-    def vocabulary(self, prompt: Sequence[int]) -> Law:
-        self.law = Law.of(self.laws[prompt[0]])
-        return self.law
-
-    def complete(self, prompt: Sequence[int], body: Mapping[str, Any]) -> list[Sample]:
-        self.law = Law.of(self.laws[prompt[0]])
-        return super().complete(prompt, body)
-
-
-def test_the_prompt_is_taken_of_which_a_draw_tells_most() -> None:
-    position = find(Vocabulary(), ["0", "1", "2"])  # type: ignore[arg-type]
-    assert position is not None
-    assert position.prompt == (2,)
-    assert position.exact
-
-
-def test_no_other_prompt_is_tried_once_one_tells_enough() -> None:
-    server = Vocabulary()
-    server.laws = (dict(enumerate([0.0, *[-5.0 - n / 50 for n in range(300)]])),)
-    position = find(server, ["0", "no prompt"])  # type: ignore[arg-type]
-    assert position is not None
-    assert position.law.information > 5
-
-
-def test_where_nothing_is_open_there_is_no_position() -> None:
-    assert find(Vocabulary(), ["0"]) is None  # type: ignore[arg-type]

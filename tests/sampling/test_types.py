@@ -29,6 +29,12 @@ def test_a_law_is_sorted_and_adds_up() -> None:
     assert law.places == {9: 0, 4: 1}
 
 
+def test_a_law_knows_which_of_its_tokens_are_among_others() -> None:
+    law = Law.of({4: -1.0, 9: -0.5, 2: -3.0})
+    assert list(law.among([2, 9, 77])) == [True, False, True]
+    assert not law.among([]).any()
+
+
 def test_a_law_of_equals_tells_nothing_of_a_temperature() -> None:
     law = Law.of(dict.fromkeys(range(4), -1.0))
     assert law.information == pytest.approx(0.0)

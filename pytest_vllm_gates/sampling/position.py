@@ -1,0 +1,100 @@
+"""Finds a prompt after which much may follow, and the law of what does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.sampling.types import Law
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_vllm_gates.sampling.client import SamplingClient
+    from pytest_vllm_gates.sampling.types import Sample
+
+EXACT_NATS = 1e-3
+"""How far a draw's own log-probability may be from the law's for the law to be that of the draw."""
+ENOUGH = 5.0
+"""The information on the temperature, nats², from which on no better position is looked for."""
+LEAST_ENTROPY = 1.5
+"""Nats. A law with less hardly has a choice."""
+FEW = 64
+"""Draws that show whether the law is that of a draw."""
+SOME = 64
+"""Tokens by which a vocabulary is judged that is too large to be read."""
+HOT = 2.0
+
+
+@dataclass(frozen=True)
+class Position:
+    """A prompt and the law of its next token."""
+
+    prompt: tuple[int, ...]
+    law: Law
+    whole: bool
+    """Whether the law is that of the whole vocabulary."""
+    exact: bool
+    """Whether each draw is from this very law; else each brings its own along."""
+    tells: bool
+    """Whether the server returns the log-probabilities of any token, not of the likeliest alone."""
+    mass: float = 1.0
+    """The probability of the law's tokens where nothing is asked."""
+
+    @property
+    def window(self) -> tuple[int, ...]:
+        """The tokens that are asked for where not all of them can be followed."""
+        tokens = tuple(int(token) for token in self.law.ids)
+        if self.exact or not self.tells:
+            return ()
+        if len(tokens) <= SOME:
+            return tokens
+        half = SOME // 2
+        return tokens[:half] + tokens[half :: -(-(len(tokens) - half) // half)]
+
+
+def find(client: SamplingClient, texts: Iterable[str]) -> Position | None:
+    """Return the first position that tells enough, or that which tells most of the temperature.
+
+    None where nothing is open anywhere.
+    """
+    best: Position | None = None
+    for text in texts:
+        position = _position(client, tuple(client.token_ids(text)))
+        if position.law.entropy < LEAST_ENTROPY:
+            continue
+        if best is None or position.law.information > best.law.information:
+            best = position
+        if best.law.information >= ENOUGH:
+            break
+    if best is None or not best.whole:
+        return best
+    body = {"max_tokens": 1, "temperature": 1, "n": FEW, "logprobs": 0}
+    return replace(
+        best, exact=worst_off(best.law, client.complete(best.prompt, body)) <= EXACT_NATS
+    )
+
+
+def _position(client: SamplingClient, prompt: tuple[int, ...]) -> Position:
+    law = client.vocabulary(prompt)
+    if law is not None:
+        return Position(prompt, law, whole=True, exact=False, tells=True)
+    tokens = set(client.likeliest(prompt))
+    law = Law.of(client.likeliest(prompt), among_others=True)
+    body = {"max_tokens": 1, "temperature": HOT, "n": 2 * SOME, "ignore_eos": True}
+    drawn = [sample.tokens[0] for sample in client.complete(prompt, body) if sample.tokens]
+    wanted = [*tokens, *(token for token in dict.fromkeys(drawn) if token not in tokens)][:SOME]
+    scores = client.scores(prompt, wanted)
+    tells = len(scores) == len(wanted)
+    mass = Law.of(scores, among_others=True).mass if tells else law.mass
+    law = Law.of(scores) if tells else law
+    return Position(prompt, law, whole=False, exact=False, tells=tells, mass=mass)
+
+
+def worst_off(law: Law, samples: Sequence[Sample]) -> float:
+    """Return how far the draws' own log-probabilities are from the law's at the worst, in nats."""
+    places = law.places
+    return max(
+        abs(sample.logprobs[0] - float(law.logprobs[places[sample.tokens[0]]]))
+        for sample in samples
+    )
