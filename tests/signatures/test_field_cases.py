@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,13 @@ DOCUMENTS = ("Field manual", "Failures and fixes", "Qwen3-VL on RTX PRO 6000", "
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
 def test_case_is_answered_as_the_page_says(
-    case: re.Match[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: re.Match[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(Path(__file__).parent / "logs" / "kinds")
+    shutil.copytree(Path(__file__).parent / "logs" / "kinds", tmp_path / "logs")
+    monkeypatch.chdir(tmp_path / "logs")
     assert main(case["command"].split()) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert re.sub(r" \(\w+\)", "", first, count=1) == case["answer"]
