@@ -68,15 +68,13 @@ class ExplanationBuilder:
         """Return the whole."""
         matcher = self._matcher
         matches = ranking.ranked(matcher, ranking.failures(matcher, self._seen))
+
+        def past_failure(match: SignatureMatch) -> bool:
+            return match.signature.kind == "failure" and ranking.before_ready(matcher, match)
+
         wrappers, warnings, past = (
             ranking.ranked(matcher, [match for match in self._seen if chosen(match)])
-            for chosen in (
-                lambda match: match.signature.kind == "wrapper",
-                lambda match: match.signature.kind == "warning",
-                lambda match: (
-                    match.signature.kind == "failure" and ranking.before_ready(matcher, match)
-                ),
-            )
+            for chosen in (_is_wrapper, _is_warning, past_failure)
         )
         self._error = self._first_error(matches, wrappers)
         refused = bool(matches) and matches[0].signature.phase == "client"
@@ -301,3 +299,11 @@ def _cause(signature: Signature, captures: Mapping[str, str]) -> str:
 def filled(text: str, captures: Mapping[str, str]) -> str:
     """Return a text with its captures filled in; other braces stay."""
     return PLACEHOLDER.sub(lambda match: captures.get(match[1], match[0]), text)
+
+
+def _is_wrapper(match: SignatureMatch) -> bool:
+    return match.signature.kind == "wrapper"
+
+
+def _is_warning(match: SignatureMatch) -> bool:
+    return match.signature.kind == "warning"

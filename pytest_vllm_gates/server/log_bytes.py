@@ -11,7 +11,7 @@ import gzip
 import io
 import lzma
 import zlib
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from pytest_vllm_gates.bounded.errors import UnreadableError
 
@@ -95,7 +95,7 @@ def text_of(source: BinaryIO, path: Path) -> LogBytes:
     head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
     for magic, kind, opener in PACKED:
         if head.startswith(magic):
-            opened = opener(buffered)
+            opened = opener(cast("Any", buffered))
             unpacked = _Unpacked(cast("BinaryIO", opened), path, kind)
             first = unpacked.read(HEAD_BYTES)
             _check(first, path)

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import huggingface_hub
 import pytest
-from huggingface_hub.utils import SafetensorsFileMetadata, SafetensorsRepoMetadata, TensorInfo
+from huggingface_hub.utils._safetensors import (
+    SafetensorsFileMetadata,
+    SafetensorsRepoMetadata,
+    TensorInfo,
+)
 
 from cli.test_plan import LLAMA
 from pytest_vllm_gates.cli.main import main

@@ -221,10 +221,9 @@ def fatbin_library(*containers: list[tuple[int, int, tuple[int, int], bytes]]) -
     whole = library([(2, 1)])
     old = whole[64 : 64 + 16 + 72]
     table = struct.unpack_from("<Q", whole, 0x28)[0]
-    rest, moved = whole[64 + len(old) :], len(section) - len(old)
+    rest, moved = bytearray(whole[64 + len(old) :]), len(section) - len(old)
     header = bytearray(whole[:64])
     struct.pack_into("<Q", header, 0x28, table + moved)
-    rest = bytearray(rest)
     at = table - 64 - len(old)
     struct.pack_into("<Q", rest, at + 64 + 32, len(section))
     struct.pack_into("<Q", rest, at + 128 + 24, 64 + len(section))

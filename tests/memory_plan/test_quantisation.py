@@ -172,7 +172,7 @@ def test_fp8_lists_whole_names(quantisation: dict[str, Any], parameters: int) ->
 def test_gptq_modules_have_bits_of_their_own() -> None:
     gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128}
     four, eight = 0.5 + 2.5 / 128, 1 + 3 / 128
-    excepted = {"-:.*self_attn.*": {}}
+    excepted: dict[str, dict[str, int]] = {"-:.*self_attn.*": {}}
     assert kept(2 - four, **gptq, dynamic=excepted) == pytest.approx(32 * ATTENTION)
     finer = {"+:.*layers\\.0\\..*": {"bits": 8}}
     assert kept(eight - four, **gptq, dynamic=finer) == pytest.approx(ATTENTION + MLP)
