@@ -196,7 +196,7 @@ def _refuse_routes(incident_folder: IncidentFolder) -> None:
 # The fixtures in which gates keep what one test has measured for all of them.
 SHARED = {
     "walks", "choices_of_families", "formats_of_families", "tools_of_families", "treatments",
-    "climbs", "loads", "positions", "dialect_walks",
+    "climbs", "loads", "positions", "dialect_walks", "vision_walks",
 }  # fmt: skip
 
 
