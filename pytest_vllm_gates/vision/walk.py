@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,10 @@ SEEN, FILES, ORDERS, CALLS = "picture", "file", "several", "call"
 CACHE, UNSEEN, COMPANY = "cache", "no picture", "company"
 ERROR_CHARACTERS = 300
 MODALITY = "image"
+NO_IMAGES = re.compile(
+    r"^answered 4\d\d: .*(?:is not a multimodal model|At most 0 image)", re.DOTALL
+)
+"""What vLLM answers to an image where it reads text alone."""
 
 
 class VisionWalk:
@@ -45,6 +50,12 @@ class VisionWalk:
         self._chat = Chat(endpoint, family)
         self._walk = SightWalk()
         self._renders = True
+
+    def why_no_images(self) -> str:
+        """Return why the server takes no images at all, empty where it does."""
+        body = self._body(cases.SEEN[0], encodings.png_url)
+        _, error = self._answer(self._chat.ask, body)
+        return error if NO_IMAGES.search(error) else ""
 
     def run(self, step: Callable[[int, int], None]) -> SightWalk:
         """Ask everything; `step` is told how many parts of how many are done."""

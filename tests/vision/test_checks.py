@@ -120,6 +120,7 @@ def test_one_image_has_one_identity_and_no_other_has_it() -> None:
 def test_a_question_without_a_picture_is_answered_alike_before_and_after() -> None:
     before = seen(whole=answer("I see no picture."))
     assert not says(checks.unseen(before, before))
+    assert not says(checks.unseen(before, seen(whole=answer("There is no picture."))))
     (fault,) = says(checks.unseen(before, seen(whole=answer("red"))))
     assert fault.endswith("it is 'red'")
 
