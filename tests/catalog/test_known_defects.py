@@ -10,6 +10,7 @@ import pytest
 from pytest_vllm_gates.catalog import conversation, family as families, known_defects, matrix
 from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.vision import encodings, refused
 
 NOWHERE = Path("/nowhere")
 ENTRY = {
@@ -71,6 +72,11 @@ CHECKS = {
     for name in re.findall(r"^def test_(\w+)", file.read_text(), re.MULTILINE)
 }
 SHAPES = {shape.name for shape in (*conversation.shapes(), *conversation.load_all(NOWHERE))}
+PICTURES = {
+    *(picture.name for picture in encodings.every()),
+    *(name for _, name, _ in (*refused.bad_files({}), *refused.addresses())),
+    refused.private_address("")[1],
+}
 DIALECTS = ("completions", "responses", "messages", "v1/", "tokenize")
 TOOLS_BESIDES = {"other"}
 """Values of `tools` that are none of the matrix: a tool named that is not the first."""
@@ -96,6 +102,8 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
             assert set(values) <= SHAPES
         elif name == "mode":
             assert set(values) <= {"whole", "stream", "count", "stored"}
+        elif name == "picture":
+            assert set(values) <= PICTURES
         elif name == "dialect":
             assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:
