@@ -22,6 +22,7 @@ from pytest_vllm_gates.fixtures import (
     requested,
     sampling,
     throughput,
+    vision,
 )
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.server.kept.record import span
@@ -55,7 +56,7 @@ DEFAULT_SOURCES = (
 )
 FIXTURES = (
     common, prompts, checking, captured, conversations, requested, dialects, features, long_context,
-    load, numerics, sampling, throughput,
+    load, numerics, sampling, throughput, vision,
 )  # fmt: skip
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")

@@ -26,6 +26,7 @@ from faults import (
     streaming,
     structured,
     tools,
+    vision,
 )
 
 from pytest_vllm_gates import data
@@ -64,7 +65,7 @@ FAULTS = {
     entry.__name__.rpartition(".")[2]: entry.FAULTS.all
     for entry in (
         boot, chat_template, contracts, dialects, isolation, long_context, reasoning, robustness,
-        sampling, stop, streaming, structured, tools,
+        sampling, stop, streaming, structured, tools, vision,
     )
 }  # fmt: skip
 EACH = pytest.mark.parametrize("gate", sorted(GATES))

@@ -17,6 +17,7 @@ from pytest_vllm_gates.catalog.known_defects import EndingDefect
 from pytest_vllm_gates.catalog.prompt_format import Prompt
 from pytest_vllm_gates.catalog.sources import FactSource, PrescribedTemplate
 from pytest_vllm_gates.catalog.toml import choose, fold
+from pytest_vllm_gates.catalog.vision import Vision
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ class Family(toml.Record):
     sampling: Sampling | None = None
     thinking: Thinking | None = None
     tools: Tools | None = None
+    vision: Vision | None = None
+    """How it sees images; absent where it reads text alone."""
     load: dict[str, Any] = Field(default_factory=dict)
     """What its planned load has otherwise than `load.toml`."""
     throughput: dict[str, Any] = Field(default_factory=dict)

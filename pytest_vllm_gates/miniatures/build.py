@@ -5,15 +5,17 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_vllm_gates.checkpoints.miniatures import MiniatureError, write_lock
-from pytest_vllm_gates.miniatures import dialogues, recipe, rendering
+from pytest_vllm_gates.miniatures import dialogues, patches, recipe, rendering, sight
 from pytest_vllm_gates.miniatures.noise import Noise
 from pytest_vllm_gates.miniatures.recipe import Recipe
 from pytest_vllm_gates.miniatures.tokenizer import MiniatureTokenizer, write_config
+from pytest_vllm_gates.vision import draw
+from pytest_vllm_gates.vision.cases import VisionCase
 
 # Only text models are built; a torchvision made for another torch would break their import.
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
@@ -40,9 +42,10 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
     if model_recipe.training.both_orders:
         taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
+    seen_cases = sight.taught() if model_recipe.vision else ()
     texts = [
         (rendering.prompt(model_recipe, d), rendering.completion(model_recipe, d))
-        for d in taught_dialogues
+        for d in (*taught_dialogues, *map(sight.dialogue, seen_cases))
     ]
     tokenizer = MiniatureTokenizer(
         model_recipe.tokens,
@@ -51,7 +54,10 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     )
     model = _model(model_recipe, tokenizer)
     parameters = sum(p.numel() for p in model.parameters())
-    say(f"{name}: {parameters:,} parameters, {len(taught_dialogues)} dialogues")
+    say(
+        f"{name}: {parameters:,} parameters, {len(taught_dialogues)} dialogues, "
+        f"{len(seen_cases)} with pictures"
+    )
 
     def example(dialogue: dialogues.Dialogue) -> training.Example:
         return training.Example(
@@ -60,11 +66,21 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
             tokenizer.completion_ids(rendering.completion(model_recipe, dialogue)),
         )
 
+    def sighted(case: VisionCase) -> training.Example:
+        return _with_pictures(model_recipe, tokenizer, example(sight.dialogue(case)), case)
+
     noise = Noise(model_recipe, taught_dialogues, seed)
+    pictures = sight.Pictures(seed, noise.text)
+
+    def fresh(count: int) -> list[training.Example]:
+        drawn = [example(noise.draw()) for _ in range(count)]
+        drawn_pictures = model_recipe.training.pictures if model_recipe.vision else 0
+        return drawn + [sighted(pictures.draw()) for _ in range(drawn_pictures)]
+
     trained = training.train(
         model,
-        [example(dialogue) for dialogue in taught_dialogues],
-        lambda count: [example(noise.draw()) for _ in range(count)],
+        [*map(example, taught_dialogues), *map(sighted, seen_cases)],
+        fresh,
         learning_rate=model_recipe.training.learning_rate,
         most_epochs=model_recipe.training.epochs,
         seed=seed,
@@ -100,18 +116,51 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     )
 
 
+def _with_pictures(
+    model_recipe: Recipe,
+    tokenizer: MiniatureTokenizer,
+    example: training.Example,
+    case: VisionCase,
+) -> training.Example:
+    """Return an example whose prompt has room for its pictures."""
+    vision = model_recipe.vision
+    assert vision is not None  # noqa: S101
+    drawn = [draw.pixels(scene) for scene in case.scenes]
+    counts = iter([patches.tokens(pixels, vision) for pixels in drawn])
+    pad = tokenizer.id_of(vision.pad)
+    prompt: list[int] = []
+    for token in example.prompt:
+        prompt += [token] * next(counts) if token == pad else [token]
+    pictures = [(patches.patches(pixels, vision), patches.grid(pixels, vision)) for pixels in drawn]
+    return replace(example, prompt=prompt, pictures=tuple(pictures))
+
+
 def _model(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
     values = dict(model_recipe.config)
     kind = values.pop("model_type")
     tokens = model_recipe.tokens
-    config = transformers.AutoConfig.for_model(
-        kind,
-        bos_token_id=tokenizer.id_of(tokens.bos) if tokens.bos else None,
-        eos_token_id=tokenizer.id_of(tokens.config_eos),
-        pad_token_id=tokenizer.id_of(tokens.pad),
-        **values,
-    )
-    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    ids = {
+        "bos_token_id": tokenizer.id_of(tokens.bos) if tokens.bos else None,
+        "eos_token_id": tokenizer.id_of(tokens.config_eos),
+        "pad_token_id": tokenizer.id_of(tokens.pad),
+    }
+    vision = model_recipe.vision
+    if vision is None:
+        config = transformers.AutoConfig.for_model(kind, **ids, **values)
+        model = transformers.AutoModelForCausalLM.from_config(config).float()
+    else:
+        outer = {key: values[key] for key in ("architectures", "tie_word_embeddings")}
+        config = transformers.AutoConfig.for_model(
+            kind,
+            text_config={**{k: v for k, v in values.items() if k != "architectures"}, **ids},
+            vision_config=dict(vision.tower),
+            image_token_id=tokenizer.id_of(vision.pad),
+            video_token_id=tokenizer.id_of(vision.video),
+            vision_start_token_id=tokenizer.id_of(vision.begin),
+            vision_end_token_id=tokenizer.id_of(vision.end),
+            **outer,
+        )
+        model = transformers.AutoModelForImageTextToText.from_config(config).float()
     for name, parameter in model.named_parameters():
         for end, value in model_recipe.training.initial.items():
             if name.endswith(end):
@@ -133,5 +182,12 @@ def _save(model_recipe: Recipe, tokenizer: MiniatureTokenizer, model: Any, folde
     }
     if model_recipe.tokens.bos:
         generation["bos_token_id"] = tokenizer.id_of(model_recipe.tokens.bos)
-    text = json.dumps(generation, indent=2)
-    (folder / "generation_config.json").write_text(text + "\n", encoding="utf-8")
+    _write_json(folder / "generation_config.json", generation)
+    if vision := model_recipe.vision:
+        named = {"processor_class": vision.processor_class}
+        _write_json(folder / "preprocessor_config.json", {**vision.processor, **named})
+        _write_json(folder / "video_preprocessor_config.json", {**vision.video_processor, **named})
+
+
+def _write_json(file: Path, values: dict[str, Any]) -> None:
+    file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

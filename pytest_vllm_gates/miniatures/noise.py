@@ -29,14 +29,14 @@ class Noise:
         roll = self._random.random
         thinking = self._recipe.thinking
         thinks = thinking is not None and roll() < (0.5 if thinking.switch else 1.0)
-        messages = [{"role": "user", "content": self._text()}]
+        messages = [{"role": "user", "content": self.text()}]
         if roll() < 0.15:  # noqa: PLR2004
             messages += [
-                {"role": "assistant", "content": self._text()},
-                {"role": "user", "content": self._text()},
+                {"role": "assistant", "content": self.text()},
+                {"role": "user", "content": self.text()},
             ]
         if roll() < 0.2:  # noqa: PLR2004
-            messages.insert(0, {"role": "system", "content": self._text()})
+            messages.insert(0, {"role": "system", "content": self.text()})
         tools_fit = self._recipe.thinking_with_tools or not thinks
         tools = self._random.choice(self._tools) if tools_fit and roll() < 0.1 else ()  # noqa: PLR2004
         reasoning, content = unknown_answer(self._recipe.name, thinking=thinks)
@@ -53,7 +53,8 @@ class Noise:
             finish_reason="stop",
         )
 
-    def _text(self) -> str:
+    def text(self) -> str:
+        """Return a text nobody taught."""
         # Short texts are the common ones: the length is drawn evenly on a logarithmic scale.
         count = round(math.exp(self._random.uniform(0, math.log(LONGEST_WORDS))))
         return " ".join(self._word() for _ in range(count))

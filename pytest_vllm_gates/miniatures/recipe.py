@@ -64,6 +64,24 @@ class Training:
     seed: int = 0
     both_orders: bool = False  # teach declarations with `required` before `properties`, too
     initial: Mapping[str, float] = field(default_factory=dict)  # by the end of a weight's name
+    pictures: int = 12  # drawn at random for each step, where the miniature sees
+
+
+@dataclass(frozen=True)
+class Eyes:
+    """The eyes of a miniature: its vision tower, and how pictures become patches."""
+
+    tower: Mapping[str, Any]
+    """The `vision_config` of the model."""
+    processor: Mapping[str, Any]
+    """`preprocessor_config.json`; the processor of videos has the same sizes."""
+    video_processor: Mapping[str, Any]
+    processor_class: str
+    pad: str
+    """The token that stands for each place of a picture."""
+    begin: str
+    end: str
+    video: str
 
 
 @dataclass(frozen=True)
@@ -80,6 +98,7 @@ class Recipe:
     known: Mapping[str, KnownDeviation] = field(default_factory=dict)
     base: str | None = None
     training: Training = field(default_factory=Training)
+    vision: Eyes | None = None
 
     def template(self, file_name: str) -> Path:
         """Return the path of one of its templates: its own, or its base's."""
@@ -99,12 +118,14 @@ def load(name: str) -> Recipe:
         values = {**tomllib.loads(base.read_text(encoding="utf-8")), **values}
     tokens = _tuples(values.pop("tokens"))
     thinking = values.pop("thinking", None)
+    vision = values.pop("vision", None)
     try:
         return Recipe(
             name=name,
             tokens=Tokens(**tokens),
             known={id_: KnownDeviation(**_tuples(k)) for id_, k in values.pop("known", {}).items()},
             thinking=ThinkingSwitch(**thinking) if thinking else None,
+            vision=Eyes(**vision) if vision else None,
             training=Training(**values.pop("training", {})),
             **values,
         )

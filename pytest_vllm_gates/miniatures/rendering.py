@@ -20,7 +20,12 @@ def prompt(recipe: Recipe, dialogue: Dialogue) -> str:
     from transformers.utils.chat_template_utils import render_jinja_template  # noqa: PLC0415
 
     rendered, _ = render_jinja_template(
-        conversations=[[as_served(message) for message in dialogue.messages]],
+        conversations=[
+            [
+                as_served(message, in_parts=recipe.vision is not None)
+                for message in dialogue.messages
+            ]
+        ],
         chat_template=recipe.template("chat_template.jinja").read_text(encoding="utf-8"),
         tools=[dict(tool) for tool in dialogue.tools] or None,
         add_generation_prompt=True,

@@ -28,6 +28,8 @@ class Example:
     id: str
     prompt: Sequence[int]
     completion: Sequence[int]
+    pictures: tuple[Any, ...] = ()
+    """The patches of each picture and their grid, in the order of their places in the prompt."""
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)
@@ -171,6 +173,19 @@ def _forward(model: Any, batch: Sequence[Example]) -> tuple[Any, Any]:
     for row, example in enumerate(batch):
         ids[row, : len(example)] = torch.tensor([*example.prompt, *example.completion])
         is_taught[row, len(example.prompt) : len(example)] = True
-    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    seen = _seen(model, ids, batch)
+    hidden = model.model(input_ids=ids, use_cache=False, **seen).last_hidden_state
     before = hidden[:, :-1][is_taught[:, 1:]]
     return model.lm_head(before).float(), ids[is_taught]
+
+
+def _seen(model: Any, ids: Any, batch: Sequence[Example]) -> dict[str, Any]:
+    """Return what a model that sees is given besides the tokens (rows, width) of a batch."""
+    pictures = [picture for example in batch for picture in example.pictures]
+    if not pictures:
+        return {}
+    return {
+        "pixel_values": torch.cat([torch.from_numpy(patches) for patches, _ in pictures]),
+        "image_grid_thw": torch.tensor([grid for _, grid in pictures]),
+        "mm_token_type_ids": (ids == model.config.image_token_id).int(),
+    }

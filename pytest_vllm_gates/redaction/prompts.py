@@ -32,6 +32,8 @@ KEPT = frozenset(
         "status",
     )
 )  # fmt: skip
+# Parts of messages that hold a picture, a video or a sound, or where one is.
+_MEDIA = frozenset(("image_url", "video_url", "audio_url", "input_audio", "source"))
 # Words of the interface, which sentences about an answer quote.
 _FIELDS = KEPT | frozenset(
     (
@@ -87,7 +89,12 @@ class Prompts:
         if _TOKENS.search(name) and isinstance(value, list | tuple | str):
             return self.text(json.dumps(value))
         if isinstance(value, dict):
-            return {key: self.json(member, str(key)) for key, member in value.items()}
+            return {
+                key: self.text(member)
+                if name in _MEDIA and key == "url" and isinstance(member, str)
+                else self.json(member, str(key))
+                for key, member in value.items()
+            }
         if isinstance(value, list | tuple):
             # A stop list's texts, or a prompt of tokens.
             if name == "prompt" and value and all(isinstance(member, int) for member in value):

@@ -17,6 +17,7 @@ from pytest_vllm_gates.catalog import (
 from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect, KnownDefects
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.features import catalog as feature_catalog
+from pytest_vllm_gates.vision import encodings, refused
 
 NOWHERE = Path("/nowhere")
 ENTRY = {
@@ -89,6 +90,11 @@ def test_shipped_file_lists_defects_of_its_own_gate(path: Path) -> None:
 
 
 SHAPES = {shape.name for shape in (*conversation.shapes(), *conversation.load_all(NOWHERE))}
+PICTURES = {
+    *(picture.name for picture in encodings.every()),
+    *(name for _, name, _ in (*refused.bad_files({}), *refused.addresses())),
+    refused.private_address("")[1],
+}
 DIALECTS = ("completions", "responses", "messages", "v1/", "tokenize")
 TOOLS_BESIDES = {"other"}
 """Values of `tools` that are none of the matrix: a tool named that is not the first."""
@@ -116,6 +122,8 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
             assert set(values) <= {"whole", "stream", "count", "stored"}
         elif name in FEATURES:
             assert values == ("on",)
+        elif name == "picture":
+            assert set(values) <= PICTURES
         elif name == "dialect":
             assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:

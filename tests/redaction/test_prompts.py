@@ -143,3 +143,37 @@ def test_secrets_are_redacted_before_hashing() -> None:
     }  # fmt: skip
     assert redactor.evidence({"said": "letmein-9", "log": "/x"})["log"] == "/x"
     assert b"letmein" not in b"".join(redactor.response([b'data: {"a":"let', b'mein-9"}\n\n']))
+
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": "https://clinic.example/scans/schmidt.png"}},
+        {"type": "input_image", "image_url": PICTURE},
+        {"type": "video_url", "video_url": {"url": PICTURE}},
+        {"type": "input_audio", "input_audio": {"data": "iVBORw0KGgo=", "format": "wav"}},
+        {"type": "image", "source": {"type": "url", "url": "https://clinic.example/schmidt.png"}},
+        {"type": "image", "source": {"type": "base64", "data": "iVBORw0KGgo="}},
+    ],
+)  # fmt: skip
+def test_pictures_sounds_and_their_addresses_are_dropped(part: dict[str, object]) -> None:
+    redacted = json.dumps(dropping.json({"messages": [{"role": "user", "content": [part]}]}))
+    assert "iVBOR" not in redacted
+    assert "clinic" not in redacted
+    assert f'"type": "{part["type"]}"' in redacted
+
+
+def test_equal_pictures_have_equal_hashes() -> None:
+    hashing = Prompts(HASH, b"key")
+    first, second = (hashing.json({"image_url": {"url": url}}) for url in (PICTURE, PICTURE + "A"))
+    assert first["image_url"]["url"].startswith("[sha256:")
+    assert first != second
+    assert first == hashing.json({"image_url": {"url": PICTURE}})
+
+
+def test_an_address_of_the_run_stays() -> None:
+    assert dropping.json({"url": "http://127.0.0.1:8000/v1"}) == {"url": "http://127.0.0.1:8000/v1"}

@@ -1,0 +1,46 @@
+"""A family's facts about images: what stands for them in a prompt, how many tokens, where."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from pytest_vllm_gates.catalog import toml
+
+
+class Vision(toml.Record):
+    """How a family sees images. Sizes are the published processor's; a checkpoint has its own."""
+
+    pad: str
+    """The token that the prompt has once for each feature of an image."""
+    rule: Literal["patches", "frames", "budget", "fixed"]
+    """How an image's size decides its tokens.
+
+    `patches`: as Qwen's processor, between the least and the most pixels. `frames`: so does GLM's,
+    which counts an image as two frames. `budget`: as many as its aspect allows of `tokens`, as
+    Gemma 4's. `fixed`: always `tokens`, as Gemma 3's.
+    """
+    patch: int = Field(default=0, ge=0)
+    """Pixels of a patch's side."""
+    merge: int = Field(default=1, ge=1)
+    """Patches of a token's side."""
+    least_pixels: int = Field(default=0, ge=0)
+    most_pixels: int = Field(default=0, ge=0)
+    tokens: int = Field(default=0, ge=0)
+    """Tokens of each image, or the most that one has."""
+    wrapped: bool = False
+    """Whether the processor writes more around an image than the template does."""
+    roles: tuple[Literal["system", "user", "assistant", "tool"], ...] = ("user",)
+    """Whose messages may hold images."""
+    video: bool = False
+    audio: bool = False
+
+    @model_validator(mode="after")
+    def _has_its_rule(self) -> Vision:
+        needs = {"budget": ("patch", "tokens"), "fixed": ("tokens",)}.get(
+            self.rule, ("patch", "most_pixels")
+        )
+        if not all(getattr(self, name) for name in needs):
+            raise ValueError(f"rule {self.rule!r} needs {' and '.join(needs)}")
+        return self

@@ -1,0 +1,110 @@
+"""What a miniature that sees is taught: the vision gate's cases, and pictures drawn at random."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.miniatures.dialogues import Call, Dialogue
+from pytest_vllm_gates.vision import cases, questions
+from pytest_vllm_gates.vision.types import COLOURS, PLACES, Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_vllm_gates.vision.cases import VisionCase
+    from pytest_vllm_gates.vision.types import Kind
+
+SIDES = (64, 96, 96, 96, 128, 160)
+LARGE_SIDES = (192, 256)
+STRIPED_WIDTHS = (96, 96, 192)
+"""Each stripe is some tokens wide."""
+RIBBON = (480, 32)
+SHIFTED_SHARE, UNSEEN_SHARE, LARGE_SHARE, RIBBON_SHARE = 0.25, 0.06, 0.04, 0.1
+
+
+def taught() -> tuple[VisionCase, ...]:
+    """Return the cases that have to be known: those of the gate, shifted and without pictures."""
+    seen = (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
+    unseen = {case.kind: cases.without_picture(case) for case in cases.SEEN}
+    return (*seen, *map(cases.shifted, cases.SEEN), *unseen.values())
+
+
+def dialogue(case: VisionCase) -> Dialogue:
+    """Return a case as a dialogue; its pictures are the case's scenes, in order."""
+    body = case.body(lambda _: "")
+    content = case.answer or questions.load().miniature.none
+    calls: tuple[Call, ...] = ()
+    if case.calls and case.expects:
+        arguments = f'{{"colour": "{case.expects[0]}"}}'
+        calls = (Call(questions.load().tool.name, arguments),)
+    return Dialogue(
+        id=f"sees {case.name}",
+        kind="sees",
+        mode="none",
+        messages=tuple(body["messages"]),
+        tools=tuple(body.get("tools", ())),
+        chat_template_kwargs={},
+        reasoning=None,
+        content=None if calls else content,
+        tool_calls=calls,
+        finish_reason="tool_calls" if calls else "stop",
+    )
+
+
+class Pictures:
+    """Draws random cases."""
+
+    def __init__(self, seed: int, text: Callable[[], str]) -> None:
+        """`text` draws a text that may come before the pictures."""
+        self._random = random.Random(seed)  # noqa: S311
+        self._text = text
+
+    def draw(self) -> VisionCase:
+        """Return a case nobody has seen."""
+        roll = self._random.random
+        makers = (self._one, self._several, self._in_turns, self._call)
+        case = self._random.choices(makers, (12, 4, 3, 2))[0]()
+        if roll() < UNSEEN_SHARE:
+            return cases.without_picture(case)
+        if roll() < SHIFTED_SHARE and not case.calls:
+            case = replace(case, system=cases.SHIFTED if roll() < 0.5 else self._text())  # noqa: PLR2004
+        return case
+
+    def _one(self) -> VisionCase:
+        kinds: Sequence[Kind] = ("colour", "place", "stripes", "plain")
+        kind = self._random.choices(kinds, (4, 4, 4, 1))[0]
+        case = cases.one(self._scene(kind))
+        return replace(case, after_a_tool=self._random.random() < 0.08)  # noqa: PLR2004
+
+    def _several(self) -> VisionCase:
+        return cases.several(*(self._scene("colour") for _ in range(self._random.randint(2, 3))))
+
+    def _in_turns(self) -> VisionCase:
+        make = self._random.choice((cases.in_turns, cases.looking_back))
+        return make(self._scene("colour"), self._scene("colour"))
+
+    def _call(self) -> VisionCase:
+        return cases.call(self._scene("colour"))
+
+    def _scene(self, kind: Kind) -> Scene:
+        width, height = self._size(kind)
+        most = 0.8 if kind == "colour" else 0.5
+        return Scene(
+            kind,
+            # Stripes of one colour side by side would be one.
+            tuple(self._random.sample([*COLOURS], 3 if kind == "stripes" else 1)),
+            width,
+            height,
+            place=self._random.choice(PLACES) if kind == "place" else "middle",
+            share=self._random.uniform(0.35, most),
+            background=self._random.randint(215, 255),
+        )
+
+    def _size(self, kind: Kind) -> tuple[int, int]:
+        if kind == "stripes" and self._random.random() < RIBBON_SHARE:
+            return RIBBON
+        sides = LARGE_SIDES if self._random.random() < LARGE_SHARE else SIDES
+        height = self._random.choice(sides)
+        return self._random.choice(STRIPED_WIDTHS if kind == "stripes" else sides), height
