@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from pytest_vllm_gates import files
 from pytest_vllm_gates.bounded import read, syntax
 from pytest_vllm_gates.bounded.errors import MalformedError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOST_BYTES = 2**22
+BUNDLE = TypeAdapter(Bundle)
 
 
 def situation_of(
@@ -76,13 +79,12 @@ def _of_lane(known: Situation, lane: str, project: Path) -> Situation:
 def _of_inventory(known: Situation, context: str, document: Mapping[str, Any]) -> Situation:
     try:
         machine = recorded.machine_of(document)
-    except (ValueError, TypeError) as error:
+        if isinstance(bundle := document.get("bundle"), dict) and not known.bundle.versions:
+            names = ("versions", "device", "torch_cuda", "nccl")
+            told = {name: bundle[name] for name in names if bundle.get(name)}
+            known = replace(known, bundle=BUNDLE.validate_python(told))
+    except ValueError as error:
         raise MalformedError(Path(context), f"is no inventory: {error}") from error
-    bundle = document.get("bundle")
-    if isinstance(bundle, dict) and not known.bundle.versions:
-        names = ("versions", "device", "torch_cuda", "nccl")
-        bundle = Bundle(**{name: bundle[name] for name in names if bundle.get(name)})
-        known = replace(known, bundle=bundle)
     return replace(
         known, machine=machine, environment={**known.environment, **dict(machine.environment)}
     )

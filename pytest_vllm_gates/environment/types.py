@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Literal
 
 # Of every package there is, those that decide whether and how a model is served.
 MAIN_PACKAGES = (

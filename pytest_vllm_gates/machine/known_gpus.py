@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 
 from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog.toml import nearest
 from pytest_vllm_gates.errors import UserError
 
 TABLE = data.FOLDER / "gpus.toml"
@@ -51,8 +51,8 @@ def named(name: str) -> KnownGpu:
     known |= {_folded(gpu.product): gpu for gpu in table().values()}
     found = known.get(_folded(name))
     if found is None:
-        guesses = difflib.get_close_matches(name.lower(), table(), n=1)
-        hint = f"; did you mean {guesses[0]!r}?" if guesses else ""
+        guess = nearest(name, table())
+        hint = f"; did you mean {guess!r}?" if guess else ""
         raise UserError(
             f"--gpu {name!r} is not in the table{hint}\nknown: {', '.join(table())}; for another, "
             "give the memory that programs can get: --gpu-memory 79.1GiB"

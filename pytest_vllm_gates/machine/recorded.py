@@ -6,15 +6,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine import known_gpus, nvidia_smi
-from pytest_vllm_gates.machine.types import Gpu, Machine, NvidiaDriver, ProcessLimits
+from pytest_vllm_gates.machine.types import Machine
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+MACHINE = TypeAdapter(Machine)
 MOST_BYTES = 16 * 2**20
 HOW = (
     "make one on that machine: vllm-gates inventory --json > machine.json\n"
@@ -41,7 +44,7 @@ def read(path: Path) -> Machine:
         raise UserError(f"{path}: not an inventory\n{HOW}")
     try:
         return machine_of(inventory)
-    except (TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: not an inventory of this version: {error}\n{HOW}") from error
 
 
@@ -73,31 +76,17 @@ def machine_of(document: Mapping[str, Any]) -> Machine:
     record = document.get("machine", document)
     if not isinstance(record, Mapping) or not {"os", "devices"} <= record.keys():
         raise ValueError("no machine is in it: `vllm-gates inventory --json` writes one")
-    devices = [device for device in record["devices"] if isinstance(device, Mapping)]
-    unnamed: dict[str, Any] = {"name": "a GPU"}
-    gpus = tuple(
-        Gpu(**{"index": index, **unnamed, **_known(Gpu, device)})
-        for index, device in enumerate(devices)
-    )
-    limits = _known(ProcessLimits, record.get("limits"))
-    if isinstance(files := limits.get("open_files"), list):
-        limits["open_files"] = tuple(files)
-    whole: dict[str, Any] = {
-        "os": "", "python": "", "cpu": "", "cores": 0, "memory_bytes": None,
-        **_known(Machine, record),
-        "gpus": tuple(gpu.name for gpu in gpus), "devices": gpus,
-        "driver": NvidiaDriver(**_known(NvidiaDriver, record.get("driver"))),
-        "limits": ProcessLimits(**limits),
-        "topology": tuple(tuple(row) for row in record.get("topology") or ()),
-    }  # fmt: skip
-    for name in ("interfaces", "compatibility"):
-        whole[name] = tuple(str(each) for each in record.get(name) or ())
-    return Machine(**whole)
-
-
-def _known(kind: type[Any], record: object) -> dict[str, Any]:
-    """Return what a record has of a class's fields."""
-    if not isinstance(record, Mapping):
-        return {}
-    names = {each.name for each in dataclasses.fields(kind)}
-    return {name: value for name, value in record.items() if name in names}
+    told = {name: value for name, value in record.items() if value is not None}
+    if isinstance(devices := told.get("devices"), list):
+        told["devices"] = [
+            {"index": index, "name": "a GPU", **device} if isinstance(device, dict) else device
+            for index, device in enumerate(devices)
+        ]
+    unknown = {"os": "", "python": "", "cpu": "", "cores": 0, "memory_bytes": None}
+    try:
+        machine = MACHINE.validate_python({**unknown, **told, "gpus": ()})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}") from error
+    return dataclasses.replace(machine, gpus=tuple(gpu.name for gpu in machine.devices))

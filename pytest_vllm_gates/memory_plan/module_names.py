@@ -7,10 +7,10 @@ vLLM 0.32: `is_layer_skipped` (exact names, substrings, shards of fused modules)
 
 from __future__ import annotations
 
-import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded import patterns
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def spelled(name: str) -> tuple[str, ...]:
     return tuple(prefix + each for prefix in PREFIXES for each in names)
 
 
-def exactly(names: Iterable[str], patterns: Iterable[str]) -> bool:
+def exactly(names: Iterable[str], listed_names: Iterable[str]) -> bool:
     """Return whether a name is listed; experts are where a list names one of them."""
-    listed = set(patterns)
+    listed = set(listed_names)
     names = tuple(names)
     if not listed.isdisjoint(names):
         return True
@@ -53,40 +53,40 @@ def exactly(names: Iterable[str], patterns: Iterable[str]) -> bool:
     return any(name in pattern for name in experts for pattern in listed if "experts" in pattern)
 
 
-def contains(names: Iterable[str], patterns: Iterable[str]) -> bool:
+def contains(names: Iterable[str], entries: Iterable[str]) -> bool:
     """Return whether a name has an entry of the list within it.
 
     Experts are one module here, as in vLLM: `gate` is not within `mlp.experts`.
     """
-    patterns = tuple(patterns)
-    return any(pattern and pattern in name for name in _modules(names) for pattern in patterns)
+    entries = tuple(entries)
+    return any(entry and entry in name for name in _modules(names) for entry in entries)
 
 
 def _modules(names: Iterable[str]) -> Iterator[str]:
     return (name for name in names if ".experts." not in name)
 
 
-def by_wildcard(names: Iterable[str], patterns: Iterable[str]) -> bool:
+def by_wildcard(names: Iterable[str], entries: Iterable[str]) -> bool:
     """Return whether ModelOpt's list names it: by name, by a part of it, or with wildcards."""
-    names, patterns = tuple(names), tuple(patterns)
-    if exactly(names, patterns) or contains(names, patterns):
+    names, entries = tuple(names), tuple(entries)
+    if exactly(names, entries) or contains(names, entries):
         return True
-    wild = [pattern for pattern in patterns if any(sign in pattern for sign in "*?[")]
-    return any(fnmatchcase(name, pattern) for name in _modules(names) for pattern in wild)
+    wild = [entry for entry in entries if any(sign in entry for sign in "*?[")]
+    return any(fnmatchcase(name, entry) for name in _modules(names) for entry in wild)
 
 
-def by_expression(names: Iterable[str], patterns: Iterable[str]) -> bool:
+def by_expression(names: Iterable[str], entries: Iterable[str]) -> bool:
     """Return whether compressed-tensors' list names it: by name, or by a pattern after `re:`."""
-    names, patterns = tuple(names), tuple(patterns)
-    if not set(patterns).isdisjoint(names):
+    names, entries = tuple(names), tuple(entries)
+    if not set(entries).isdisjoint(names):
         return True
-    expressions = [pattern[3:] for pattern in patterns if pattern.startswith("re:")]
+    expressions = [entry[3:] for entry in entries if entry.startswith("re:")]
     return any(matches(expression, name) for expression in expressions for name in names)
 
 
-def by_component(names: Iterable[str], patterns: Iterable[str]) -> bool:
+def by_component(names: Iterable[str], entries: Iterable[str]) -> bool:
     """Return whether bitsandbytes' list names it: a component, or the name's beginning."""
-    listed = set(patterns)
+    listed = set(entries)
     return any(not listed.isdisjoint(_beginnings_and_components(name)) for name in names)
 
 
@@ -97,10 +97,12 @@ def _beginnings_and_components(name: str) -> Iterator[str]:
 
 
 def matches(expression: str, name: str) -> bool:
-    """Return whether an expression matches a name's beginning; raises `UserError` for a bad one."""
+    """Return whether an expression matches a name's beginning.
+
+    Raises `UserError` for one that is none, or that takes too long.
+    """
     try:
-        return re.match(expression, name) is not None
-    except re.error as error:
-        raise UserError(
-            f"config.json: {expression!r} in the quantisation is not a pattern: {error}"
-        ) from error
+        found = patterns.checked(expression).search(name)
+    except (ValueError, patterns.SlowPatternError) as error:
+        raise UserError(f"config.json: a pattern of the quantisation: {error}") from error
+    return found is not None and found.start() == 0

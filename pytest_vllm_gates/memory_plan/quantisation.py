@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded.limits import excerpt
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import module_names, precision
 from pytest_vllm_gates.memory_plan.parameter_parts import Role
 
@@ -110,8 +112,7 @@ def _by_bits(
         module_names.contains,
         experts_only=method in EXPERTS_ONLY,
     )
-    overrides = quantisation.get("dynamic") or {}
-    own = quantisation.get("extra_config") or {}
+    overrides, own = _table(quantisation, "dynamic"), _table(quantisation, "extra_config")
 
     def read(part: ParameterPart) -> Precision | None:
         names = module_names.spelled(part.name)
@@ -129,6 +130,17 @@ def _by_bits(
         return base(part)
 
     return read
+
+
+def _table(quantisation: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a table of the quantisation, empty where there is none."""
+    table = quantisation.get(key) or {}
+    if not isinstance(table, dict):
+        raise UserError(
+            f"config.json: {key!r} of the quantisation is {excerpt(table)}, and a table belongs "
+            "there: module names, or patterns of them, with their bits"
+        )
+    return table
 
 
 def _overridden(usual: Precision, values: object) -> Precision | None:
