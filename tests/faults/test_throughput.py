@@ -36,6 +36,9 @@ output_tokens = 32
 [throughput.baseline]
 blocks = 12
 margin = 0.5
+alarm_above = 0.3
+rounds = 2
+pause_s = 1.0
 
 [throughput.baseline.boot_sd]
 output_tokens_per_s = 0.08
