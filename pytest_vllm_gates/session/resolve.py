@@ -94,7 +94,7 @@ def resolve(options: Options) -> Run:
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=other_lane,
-        combinations=_combinations(options, machine),
+        combinations=_combinations(options, machine, replays),
         store=_store(options),
         replays=replays,
         tapes={
@@ -107,11 +107,18 @@ def resolve(options: Options) -> Run:
     )
 
 
-def _combinations(options: Options, machine: Machine) -> tuple[Combination, ...]:
-    """Return the combinations of --features; raises `UserError` for one that there is not."""
-    if not options.features:
+def _combinations(options: Options, machine: Machine, replays: Replays) -> tuple[Combination, ...]:
+    """Return the combinations of --features, or that of the incident which is sent again.
+
+    Raises `UserError` for one that there is not.
+    """
+    text = options.features
+    if replays.repro and replays.repro.incident.gate == "features":
+        parameters = replays.repro.incident.test.partition("[")[2].removesuffix("]")
+        text = parameters.removeprefix(f"{replays.repro.incident.family}-")
+    if not text:
         return ()
-    return feature_catalog.chosen(options.features, feature_catalog.load(), gpus=bool(machine.gpus))
+    return feature_catalog.chosen(text, feature_catalog.load(), gpus=bool(machine.gpus))
 
 
 def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> list[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.session import resolve
 
 if TYPE_CHECKING:
     import pytest
@@ -21,3 +24,16 @@ def test_combinations_are_parameters_of_the_gate(pytester: pytest.Pytester) -> N
     assert [name.partition("[")[2] for name in names] == [
         "qwen3.5-ngram]", "qwen3.5-guidance+small-steps]"
     ]  # fmt: skip
+
+
+def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
+    incident = SimpleNamespace(
+        gate="features", family="gemma/3",
+        test="test_answers_as_without_them[gemma/3-ngram+no-prefix-caching]",
+    )  # fmt: skip
+    options, machine = SimpleNamespace(features=None), SimpleNamespace(gpus=())
+    replays: Any = SimpleNamespace(repro=SimpleNamespace(incident=incident))
+    (combination,) = resolve._combinations(options, machine, replays)  # type: ignore[arg-type]
+    assert combination.name == "ngram+no-prefix-caching"
+    incident.gate = "streaming"
+    assert resolve._combinations(options, machine, replays) == ()  # type: ignore[arg-type]
