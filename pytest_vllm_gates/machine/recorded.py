@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.bounded.limits import excerpt
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine import known_gpus, nvidia_smi
 from pytest_vllm_gates.machine.types import Machine
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MACHINE = TypeAdapter(Machine)
+CAPABILITY = re.compile(r"\d{1,2}\.\d")
 MOST_BYTES = 16 * 2**20
 HOW = (
     "make one on that machine: vllm-gates inventory --json > machine.json\n"
@@ -89,4 +92,7 @@ def machine_of(document: Mapping[str, Any]) -> Machine:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place}: {first['msg']}") from error
+    for index, gpu in enumerate(machine.devices):
+        if gpu.capability is not None and not CAPABILITY.fullmatch(gpu.capability):
+            raise ValueError(f"devices.{index}.capability: {excerpt(gpu.capability)} is not as 9.0")
     return dataclasses.replace(machine, gpus=tuple(gpu.name for gpu in machine.devices))

@@ -34,6 +34,7 @@ def test_what_is_not_told_is_not_known() -> None:
         ({"devices": 5}, "^devices: "),
         ({"devices": [5]}, "^devices.0: "),
         ({"devices": [{"name": 5}]}, "^devices.0.name: "),
+        ({"devices": [{}, {"capability": "9.x"}]}, "^devices.1.capability: '9.x' is not as 9.0"),
         ({"environment": [1]}, "^environment: "),
         ({"environment": {"A": [1]}}, "^environment.A: "),
         ({"cores": "a"}, "^cores: "),
