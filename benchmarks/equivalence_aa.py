@@ -62,7 +62,7 @@ APART = (
     Change("vLLM 0.30.0", lane="cpu-previous"),
     OTHER_MACHINE,
 )
-"""Each in a program of its own."""
+"""Each in a separate process."""
 BY_SCALE = "other machine, by its scale"
 
 

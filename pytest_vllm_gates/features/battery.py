@@ -74,7 +74,7 @@ def requests(
 
 
 def ask(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> Answers:
-    """Ask each request alone, once more when its prompt is known, and in company, streamed."""
+    """Ask each request alone, once more when its prompt is known, and streamed among others."""
     answers = Answers()
     for how in ("alone", "again"):
         for name, body in bodies.items():
@@ -86,7 +86,7 @@ def ask(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> An
         group = names[first : first + COMPANY]
         streamed = [{**bodies[name], "stream": True} for name in group]
         for name, answer in zip(group, client.together(streamed), strict=True):
-            answers.by_request[f"{name}, in company"] = answer
+            answers.by_request[f"{name}, among others"] = answer
     return answers
 
 

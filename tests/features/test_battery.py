@@ -48,13 +48,13 @@ def test_requests_are_of_every_kind() -> None:
     assert "conversation tool-one" not in battery.requests(without_tools, load_all(NOWHERE), 64)
 
 
-def test_each_request_is_asked_alone_again_and_in_company() -> None:
+def test_each_request_is_asked_alone_again_and_among_others() -> None:
     client = Client()
     bodies = {f"r{number}": {"messages": [{"content": "hi"}]} for number in range(10)}
     answers = battery.ask(client, bodies)  # type: ignore[arg-type]
     assert client.asked == ["alone"] * 20 + ["8 at once", "2 at once"]
     assert len(answers.by_request) == 30
-    assert answers.by_request["r9, in company"].request["stream"] is True
+    assert answers.by_request["r9, among others"].request["stream"] is True
     assert not answers.errors
 
 
