@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from typing_extensions import Buffer
+
 HEAD_BYTES = 4096
 BUFFER_BYTES = 2**20
 TEXT_CONTROLS = frozenset(b"\t\n\r\x08\x0b\x0c\x1b")
@@ -71,22 +73,30 @@ class _Recoded:
         return self._reader.read(size).encode("utf-8", "replace")
 
 
-class _Unpacked:
+class _Unpacked(io.RawIOBase):
     """What a compressed file holds; one that breaks off is refused as such."""
 
     def __init__(self, source: BinaryIO, path: Path, kind: str) -> None:
+        super().__init__()
         self._source, self._path, self._kind = source, path, kind
 
-    def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes; raises `UnreadableError` where it breaks off."""
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        """Fill a buffer, return the bytes; raises `UnreadableError` where the file breaks off."""
+        view = memoryview(buffer)
         try:
-            return self._source.read(size)
+            data = self._source.read(len(view))
         except BROKEN as error:
             raise UnreadableError(
                 self._path,
                 f"the {self._kind} file is cut off or damaged ({error}), and was not read to its "
                 "end: fetch it again",
             ) from error
+        view[: len(data)] = data
+        return len(data)
 
 
 def text_of(source: BinaryIO, path: Path) -> LogBytes:
@@ -95,29 +105,19 @@ def text_of(source: BinaryIO, path: Path) -> LogBytes:
     head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
     for magic, kind, opener in PACKED:
         if head.startswith(magic):
-            opened = opener(cast("Any", buffered))
-            unpacked = _Unpacked(cast("BinaryIO", opened), path, kind)
-            first = unpacked.read(HEAD_BYTES)
-            _check(first, path)
-            return _Rest(first, unpacked)
+            unpacked: Any = _Unpacked(cast("BinaryIO", opener(buffered)), path, kind)
+            return _decoded(io.BufferedReader(unpacked, BUFFER_BYTES), path)
+    return _decoded(buffered, path)
+
+
+def _decoded(buffered: io.BufferedReader[Any], path: Path) -> LogBytes:
+    head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
     _check(head, path)
     if head.startswith(codecs.BOM_UTF8):
         buffered.read(len(codecs.BOM_UTF8))
         return buffered
     encoding = _encoding(head)
     return _Recoded(cast("BinaryIO", buffered), encoding) if encoding else buffered
-
-
-class _Rest:
-    """What was read already, and what follows it."""
-
-    def __init__(self, first: bytes, source: LogBytes) -> None:
-        self._first, self._source = first, source
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes, none at the end."""
-        first, self._first = self._first, b""
-        return first or self._source.read(size)
 
 
 def _encoding(head: bytes) -> str | None:

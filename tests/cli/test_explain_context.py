@@ -37,23 +37,24 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     return status, printed.out + printed.err
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.gz", gzip.compress(CAUSE.encode())),
-        ("a.bz2", bz2.compress(CAUSE.encode())),
-        ("a.xz", lzma.compress(CAUSE.encode())),
-        ("utf16.log", f"{CAUSE}\r\n".encode("utf-16")),
-        ("utf16le.log", f"{CAUSE}\r\n".encode("utf-16-le")),
-        ("utf16be.log", f"{CAUSE}\r\n".encode("utf-16-be")),
-        ("bom.log", b"\xef\xbb\xbf" + CAUSE.encode()),
-        ("truncated.log", b"\0" * 5000 + CAUSE.encode()),
-        ("gzip-of-utf16.gz", gzip.compress(CAUSE.encode())),
-    ],
-)
+CONTENTS = {
+    "a.gz": gzip.compress(CAUSE.encode()),
+    "a.bz2": bz2.compress(CAUSE.encode()),
+    "a.xz": lzma.compress(CAUSE.encode()),
+    "utf16.log": f"{CAUSE}\r\n".encode("utf-16"),
+    "utf16le.log": f"{CAUSE}\r\n".encode("utf-16-le"),
+    "utf16be.log": f"{CAUSE}\r\n".encode("utf-16-be"),
+    "bom.log": b"\xef\xbb\xbf" + CAUSE.encode(),
+    "truncated.log": b"\0" * 5000 + CAUSE.encode(),
+    "gzip-of-utf16.gz": gzip.compress(CAUSE.encode("utf-16")),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
 def test_a_log_is_read_as_it_is_kept(
-    name: str, content: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    content = CONTENTS[name]
     Path(name).write_bytes(content)
     status, text = explained(capsys, name)
     assert (status, text.split(" ")[0]) == (0, "KV_NONE"), text
@@ -72,6 +73,7 @@ def test_a_log_is_read_as_it_is_kept(
         (gzip.compress(b"line\n" * 999)[:-12], "cut off"),
         (bytes(257) + b"ustar" + bytes(250), "tar archive"),
     ],
+    ids=["ELF", "zstd", "zip", "binary", "cut gzip", "tar"],
 )
 def test_what_is_no_log_is_named_as_what_it_is(
     content: bytes, says: str, capsys: pytest.CaptureFixture[str]
