@@ -105,13 +105,13 @@ def text_of(source: BinaryIO, path: Path) -> LogBytes:
     head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
     for magic, kind, opener in PACKED:
         if head.startswith(magic):
-            unpacked = _Unpacked(cast("BinaryIO", opener(buffered)), path, kind)
+            unpacked = _Unpacked(cast("BinaryIO", opener(cast("Any", buffered))), path, kind)
             buffered = io.BufferedReader(unpacked, BUFFER_BYTES)
             break
     return _decoded(buffered, path)
 
 
-def _decoded(buffered: io.BufferedReader, path: Path) -> LogBytes:
+def _decoded(buffered: io.BufferedReader[Any], path: Path) -> LogBytes:
     head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
     _check(head, path)
     if head.startswith(codecs.BOM_UTF8):
