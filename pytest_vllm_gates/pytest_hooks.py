@@ -18,6 +18,7 @@ from pytest_vllm_gates.fixtures import (
     load,
     long_context,
     numerics,
+    pooling,
     prompts,
     requested,
     sampling,
@@ -56,7 +57,7 @@ DEFAULT_SOURCES = (
 )
 FIXTURES = (
     common, prompts, checking, captured, conversations, requested, dialects, features, long_context,
-    load, numerics, sampling, throughput, vision,
+    load, numerics, pooling, sampling, throughput, vision,
 )  # fmt: skip
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
@@ -294,11 +295,12 @@ class GatesSession:
 
 
 def _is_left_to_others(item: pytest.Item) -> bool:
-    """Return whether the family's file says that the test's gate does not apply to it."""
+    """Return whether the test's gate does not apply to the family."""
     subject = results.subject_of(item)
-    return subject is not None and not replay.gates_of(item).isdisjoint(
-        subject.family.not_applicable
-    )
+    if subject is None:
+        return False
+    reasons = session_collection.not_applicable(subject.family)
+    return not replay.gates_of(item).isdisjoint(reasons)
 
 
 def declare_markers(config: pytest.Config) -> None:
