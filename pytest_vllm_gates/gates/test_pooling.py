@@ -16,6 +16,7 @@ from pytest_vllm_gates.pooling import checks, types
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.pooling.golden import TrustedVectors
     from pytest_vllm_gates.pooling.plan import Limits
     from pytest_vllm_gates.pooling.types import PoolingWalk
     from pytest_vllm_gates.session.items import Evidence
@@ -58,18 +59,20 @@ def test_texts_have_vectors_of_their_own(
 def test_vectors_are_the_models(
     *,
     pooled: PoolingWalk,
-    fp32_vectors: dict[str, list[float]],
+    trusted_vectors: TrustedVectors,
     limits: Limits,
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    alone = pooled.alone()
+    alone, trusted = pooled.alone(), trusted_vectors.vectors
+    shared = alone.keys() & trusted
+    evidence["trusted"] = trusted_vectors.source
     evidence["farthest"] = max(
-        (checks.distance(alone[name], tuple(fp32_vectors[name])) for name in alone), default=None
+        (checks.distance(alone[name], trusted[name]) for name in shared), default=None
     )
-    seen = pooled.of(types.ALONE)
+    seen = [each for each in pooled.of(types.ALONE) if each.name in trusted]
     checking(
-        [*checks.reference(pooled, fp32_vectors, limits)],
+        [*checks.reference(pooled, trusted_vectors, limits)],
         [each.case for each in seen],
         "The vectors are not this model's: an index made before does not go with them",
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.catalog.pooling import Pooling
+    from pytest_vllm_gates.pooling.golden import TrustedVectors
     from pytest_vllm_gates.pooling.plan import Limits
     from pytest_vllm_gates.pooling.types import Embedded, PoolingWalk, Scored, Vector
 
@@ -253,18 +254,16 @@ def _scores(each: Scored, due: list[float], limits: Limits) -> Iterator[Finding]
             yield Finding(each.case, "a better document was left out than one that came")
 
 
-def reference(
-    walk: PoolingWalk, computed: Mapping[str, Sequence[float]], limits: Limits
-) -> Iterator[Finding]:
-    """Yield texts whose vector is not what transformers computes in fp32."""
+def reference(walk: PoolingWalk, trusted: TrustedVectors, limits: Limits) -> Iterator[Finding]:
+    """Yield texts whose vector is not the one that is trusted."""
     for each in walk.of(types.ALONE):
-        if each.vectors and each.name in computed:
-            between = distance(each.vectors[0], tuple(computed[each.name]))
+        if each.vectors and each.name in trusted.vectors:
+            between = distance(each.vectors[0], trusted.vectors[each.name])
             if between > limits.same:
                 yield Finding(
                     each.case,
-                    f"the vector is {between:.4f} (1 - cosine) from what transformers computes in "
-                    f"fp32, at most {limits.same:g} are due",
+                    f"the vector is {between:.4f} (1 - cosine) from that of {trusted.source}, at "
+                    f"most {limits.same:g} are due",
                 )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.pooling.types import Vector
 
 PROGRAM = Path(__file__).with_name("fp32_program.py")
 LIMIT_S = 300.0
@@ -25,7 +26,7 @@ def compute(
     python: Path,
     overlay: Path | None,
     cases: Mapping[str, Sequence[int]],
-) -> dict[str, list[float]]:
+) -> dict[str, Vector]:
     """Return the vector of each case's token ids, in the lane's interpreter, not normalised.
 
     Raises `UserError` when transformers cannot run the checkpoint.
@@ -40,7 +41,7 @@ def compute(
             input=json.dumps(request),
             env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True,
         )  # fmt: skip
-        vectors: dict[str, list[float]] = json.loads(process.stdout.splitlines()[-1])["vectors"]
+        vectors = json.loads(process.stdout.splitlines()[-1])["vectors"]
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines()[-1:] or ["no message"]
         raise UserError(
@@ -48,4 +49,4 @@ def compute(
         ) from error
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError, KeyError) as error:
         raise UserError(f"the fp32 vectors of {checkpoint.name} failed: {error}") from error
-    return vectors
+    return {name: tuple(vector) for name, vector in vectors.items()}

@@ -112,7 +112,7 @@ def pools_the_new_tokens_alone(exchange: Exchange) -> None:
         change_vectors(exchange, lambda vector: turned(vector, 0.42))
 
 
-@told(MODELS, "from what transformers computes in fp32")
+@told(MODELS, "from that of transformers in fp32")
 def drifts_a_little(exchange: Exchange) -> None:
     """Every vector is turned by 9 degrees, all alike: nothing but the reference tells."""
     change_vectors(exchange, lambda vector: turned(vector, 0.012))
