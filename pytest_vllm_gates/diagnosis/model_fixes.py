@@ -1,8 +1,8 @@
 """Which of a failure's fixes fit the model, by its `config.json`.
 
-The attention heads decide the tensor-parallel sizes, the context what `--max-model-len` may be, the
-quantisation whether a quantised checkpoint or cache is still to be had, and the type of model whether
-it may be served in float16.
+The attention heads decide the tensor-parallel sizes, the context what `--max-model-len` may be,
+the quantisation whether a quantised checkpoint or cache is still to be had, and the type of model
+whether it may be served in float16.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_vllm_gates.checkpoints.files import Model
 
 SIZED = re.compile(r"`--tensor-parallel-size (\d+)`")
 LENGTH = re.compile(r"`--max-model-len (\d+)`")
-HEADS = re.compile(
-    r"`--tensor-parallel-size` that divides num_attention_heads[^,;]*?(?:\([^)]*\))?$"
-)
+HEADS = re.compile(r"`--tensor-parallel-size` that divides num_attention_heads.*$")
 QUANTISED = re.compile(r"(?:,? or )?(?:serve )?a quantised checkpoint[^:;,]*(?:\([^)]*\))?")
 BY_FLAG = re.compile(r"(?:,? or )?`--quantization \w+`[^,;]*")
 FP8_CACHE = "--kv-cache-dtype fp8"
@@ -35,17 +33,6 @@ def fitted(fixes: Iterable[str], model: Model) -> tuple[str, ...]:
     fixes = tuple(fixes)
     kept = tuple(dict.fromkeys(fit for fix in fixes if (fit := _fitted(fix, model))))
     return kept or fixes
-
-
-def facts(model: Model) -> Iterator[str]:
-    """Yield what the config says that decides fixes."""
-    if heads := _heads(model):
-        sizes = ", ".join(map(str, _sizes(heads)))
-        yield f"the model has {heads} attention heads: tensor-parallel sizes {sizes}"
-    if context := model.integer(*CONTEXTS):
-        yield f"the model was made for {context} tokens"
-    if method := _method(model.config):
-        yield f"the checkpoint is quantised: {method}"
 
 
 def _fitted(fix: str, model: Model) -> str:
