@@ -22,7 +22,8 @@ def mapping(text: str) -> dict[str, Any]:
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             if isinstance(event, yaml.AliasEvent):
-                raise BadSyntaxError(f"line {event.start_mark.line + 1}: aliases are not read")
+                line = event.start_mark.line + 1 if event.start_mark else 1
+                raise BadSyntaxError(f"line {line}: aliases are not read")
             depth += isinstance(event, yaml.CollectionStartEvent)
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > limits.DEPTH:

@@ -169,8 +169,12 @@ def test_a_context_that_is_nothing_is_refused(capsys: pytest.CaptureFixture[str]
 def test_a_packed_log_is_bounded_in_bytes_and_time(
     name: str, limit: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pack = {"a.gz": gzip.compress, "a.bz2": bz2.compress, "a.xz": lzma.compress}[name]
-    Path(name).write_bytes(pack(b"a line that says nothing\n" * 200_000))
+    content = b"a line that says nothing\n" * 200_000
+    packed = {
+        "a.gz": gzip.compress(content), "a.bz2": bz2.compress(content),
+        "a.xz": lzma.compress(content),
+    }  # fmt: skip
+    Path(name).write_bytes(packed[name])
     assert explained(capsys, name)[0] == 0
     monkeypatch.setattr(log_bytes, limit, 2**20 if limit == "UNPACKED_BYTES" else 0.0)
     status, text = explained(capsys, name)
