@@ -256,6 +256,19 @@ def test_containers_have_versions_and_suffixes(tmp_path: Path) -> None:
     assert fatbin.containers(tmp_path / "absent.so") == frozenset()
 
 
+def test_what_flashinfer_compiled_in_the_home_folder_is_read(tmp_path: Path) -> None:
+    made = tmp_path / ".cache/flashinfer/0.6.17/121a/cached_ops/norm/norm.so"
+    made.parent.mkdir(parents=True)
+    made.write_bytes(fatbin_library([(2, 121, (1, 8), b"")], [(1, 120, (9, 0), b"")]))
+    (made.parent / "norm.cuda.o").write_bytes(b"")
+    (found,) = libraries.compiled_here({"HOME": str(tmp_path)})
+    assert found.name == "~/.cache/flashinfer/0.6.17/121a/cached_ops/norm/norm.so"
+    assert {str(code) for codes in found.containers for code in codes} == {"sm_121", "compute_120"}
+    assert libraries.compiled_here({"HOME": "/nowhere"}) == ()
+    elsewhere = {"HOME": "/nowhere", "FLASHINFER_WORKSPACE_BASE": str(tmp_path)}
+    assert libraries.compiled_here(elsewhere) == (found,)
+
+
 def lz4_literals(content: bytes) -> bytes:
     """Return an LZ4 block: the content's last word copied once more from what was before."""
     length = len(content)
