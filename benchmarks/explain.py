@@ -129,7 +129,11 @@ def write(path: Path, lines: Iterator[str], size: int) -> None:
 
 
 def main() -> int:
-    """Measure every kind of log in every size; 1 where 10 MB take a second, or nothing is found."""
+    """Measure every kind of log in every size.
+
+    Return 1 where 10 MB take a second of the processor, which others may share, or where nothing
+    is found.
+    """
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--mb", type=int, action="append", help="a size (again for another)")
@@ -158,7 +162,7 @@ def main() -> int:
                 results.append(measured)
                 path.unlink()
                 failed |= measured["id"] != EXPECTED or (
-                    size == SIZES_MB[0] and measured["read_s"] >= 1
+                    size == SIZES_MB[0] and measured["cpu_s"] >= 1
                 )
                 if not options.json:
                     print(

@@ -26,6 +26,9 @@ PAGES = [
 IDS = [str(page.relative_to(typed.ROOT)) for page in PAGES]
 EACH = pytest.mark.parametrize("page", PAGES, ids=IDS)
 THEIR_LANES = {"NAME", "canary", "docker", "here", "stable"}
+RECORDED_LANES = {
+    file.stem for file in (Path(__file__).parent / "recorded" / "field" / "lanes").glob("*.toml")
+}
 THEIR_FAMILIES = {"NAME", "acme", "all", "name"}
 """Lanes and families that pages speak of as the reader's own."""
 REFUSED = (pytest.UsageError, SystemExit, SyntaxError, typed.NoCommand)
@@ -64,7 +67,7 @@ def test_every_command_is_taken_by_its_program(page: Path, config: pytest.Config
 @EACH
 def test_every_gate_lane_and_family_of_a_command_exists(page: Path) -> None:
     marks = {*session_collection.gate_files(), *OUR_MARKS}
-    known = {*lanes.files(NOWHERE), *THEIR_LANES}
+    known = {*lanes.files(NOWHERE), *THEIR_LANES, *RECORDED_LANES}
     for words in commands(page):
         if not typed.is_ours(words[0]):
             continue

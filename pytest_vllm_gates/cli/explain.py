@@ -43,8 +43,8 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--lane", help="it ran on this machine, from this lane")
     parser.add_argument(
         "--context", action="append", default=[], metavar="LANE|FILE",
-        help="where it ran: a lane, an inventory (`vllm-gates inventory --json`) of its machine, or"
-        " the config of `vllm serve --config`; again for another",
+        help="where it ran: a lane, an inventory (`vllm-gates inventory --json`) of its machine,"
+        " the model's config.json, or the config of `vllm serve --config`; again for another",
     )  # fmt: skip
     parser.set_defaults(run=run)
 

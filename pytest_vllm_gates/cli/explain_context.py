@@ -1,4 +1,4 @@
-"""What `vllm-gates explain --context` takes: a lane, an inventory, a config, and uses of them."""
+"""What `vllm-gates explain --context` takes: a lane, an inventory, a model's or server's config."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.bounded import read, syntax
+from pytest_vllm_gates.bounded import read, syntax, yaml_text
 from pytest_vllm_gates.bounded.errors import MalformedError
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.checkpoints.files import Model
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOST_BYTES = 2**22
+MODELS_OWN = frozenset({"model_type", "architectures"})
+"""Keys of a model's config.json."""
+FOREIGN = frozenset({"apiVersion", "services", "jobs", "spec"})
+"""Keys of manifests of Kubernetes, Docker Compose and CI, whose flags lie deeper."""
 BUNDLE = TypeAdapter(Bundle)
 
 
@@ -53,7 +57,10 @@ def situation_of(
     for context, document in inventories:
         known = _of_inventory(known, context, document)
     for context, document in configs:
-        known = replace(known, serve={**known.serve, **_flags(context, document)})
+        if MODELS_OWN & document.keys():
+            known = replace(known, model=Model(context, config=document))
+        else:
+            known = replace(known, serve={**known.serve, **_flags(context, document)})
     return known
 
 
@@ -62,8 +69,8 @@ def _lane_name(context: str, project: Path) -> str:
         return context
     raise UserError(
         f"--context {context}: neither a lane ({', '.join(sorted(lanes.files(project)))}) nor a "
-        "file: an inventory (`vllm-gates inventory --json`), or the YAML or JSON of `vllm serve "
-        "--config`"
+        "file: an inventory (`vllm-gates inventory --json`), a model's config.json, or the YAML or "
+        "JSON of `vllm serve --config`"
     )
 
 
@@ -91,27 +98,25 @@ def _of_inventory(known: Situation, context: str, document: Mapping[str, Any]) -
 
 
 def _flags(context: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "model_type" in document or "architectures" in document:
-        return {}
     if not document:
         raise MalformedError(Path(context), "holds no flags: `name: value` lines are expected")
+    if unknown := sorted(FOREIGN & document.keys()):
+        raise MalformedError(
+            Path(context),
+            f"is no config of `vllm serve --config`: {unknown[0]!r} is no flag of it\n"
+            "give the flags alone, as `max-model-len: 8192`",
+        )
     return {str(name).replace("-", "_"): value for name, value in document.items()}
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """Return a JSON object, or the `name: value` lines of a YAML file; other lines are left out."""
+    """Return the object of a JSON file, or the mapping of a YAML one."""
     text = read.text(path, MOST_BYTES)
-    if text.lstrip().startswith("{"):
-        try:
+    try:
+        if text.lstrip().startswith("{"):
             document = syntax.json_value(text)
-        except syntax.BadSyntaxError as error:
-            raise MalformedError(path, f"is no JSON: {error}") from error
-        return document if isinstance(document, dict) else {}
-    pairs = (
-        line.partition(":") for line in text.splitlines() if not line.startswith((" ", "#", "-"))
-    )
-    return {
-        name.strip(): value.partition(" #")[0].strip().strip("'\"")
-        for name, colon, value in pairs
-        if colon
-    }
+        else:
+            document = yaml_text.mapping(text)
+    except syntax.BadSyntaxError as error:
+        raise MalformedError(path, f"is neither JSON nor YAML: {error}") from error
+    return document if isinstance(document, dict) else {}

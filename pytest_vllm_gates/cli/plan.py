@@ -40,7 +40,7 @@ LEAST_BYTES = 2**20
 def declare(commands: _SubParsersAction[Any]) -> None:
     """Give the command its arguments, under vLLM's own names where vLLM has them."""
     parser = commands.add_parser("plan", help=(__doc__ or "").partition(": ")[2].strip())
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, a100=False)
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="a folder, a config.json, or a Hub id"
     )
@@ -73,6 +73,7 @@ def declare(commands: _SubParsersAction[Any]) -> None:
         "--avx512-bf16", action=argparse.BooleanOptionalAction, default=True,
         help="whether the processor of --device cpu has it: a recurrent state is float32 then",
     )  # fmt: skip
+    parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     parser.add_argument("--blackwell", action="store_true", help="a device of the 10x generation")
     parser.add_argument(
         "--gpu", metavar="NAME",
@@ -141,6 +142,7 @@ def _device(options: Namespace, notes: list[str]) -> None:
     if options.gpu:
         gpu = known_gpus.named(options.gpu)
         options.gpu_memory, options.blackwell = gpu.usable_bytes, gpu.blackwell
+        options.a100 = gpu.a100
         estimate = ", less 1 %, an estimate" if gpu.estimated else ""
         notes.append(
             f"{gpu.product}: {gibibytes(gpu.usable_bytes)} usable of {gpu.sold_as} "
@@ -160,9 +162,8 @@ def _every_gpu(
     rows: list[tuple[known_gpus.KnownGpu, int, MemoryPlan | None]] = []
     for gpu in known_gpus.table().values():
         for count in COUNTS:
-            options.tp, options.gpu_memory, options.blackwell = (
-                count, gpu.usable_bytes, gpu.blackwell
-            )  # fmt: skip
+            options.tp, options.gpu_memory = count, gpu.usable_bytes
+            options.blackwell, options.a100 = gpu.blackwell, gpu.a100
             try:
                 made = plan(
                     shape, serving(options, context), room(options, in_files), options.headroom
@@ -215,6 +216,8 @@ def serving(options: Namespace, context: int | None) -> Serving:
         accelerated_state=options.avx512_bf16,
         device_memory=options.gpu_memory,
         blackwell=options.blackwell,
+        a100=options.a100,
+        enforce_eager=options.enforce_eager,
     )
 
 

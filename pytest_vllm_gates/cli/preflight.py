@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,11 @@ from pytest_vllm_gates.report import checks as report
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.machine.types import Machine
+    from pytest_vllm_gates.preflight.types import Check, Node
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -36,9 +40,9 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help="another node of the lane: what `vllm-gates inventory --lane … --json` wrote there",
     )  # fmt: skip
     parser.add_argument(
-        "--machine", type=Path, metavar="FILE",
+        "--machine", action="append", default=[], type=Path, metavar="FILE",
         help="judge for another machine: its `vllm-gates inventory --json`, or its "
-        "`nvidia-smi -q -x`",
+        "`nvidia-smi -q -x`; again for each node",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
@@ -52,30 +56,56 @@ def run(options: argparse.Namespace) -> int:
         for name in options.check or preflight_checks.CHECKS
     ]
     nodes = [gather.node(path) for path in options.node]
-    machine = recorded.read(options.machine) if options.machine else machine_inspect.inspect()
+    if not options.machine:
+        found = {"": _checks(options, project, names, nodes, machine_inspect.inspect())}
+    else:
+        found = {
+            path.name: _checks(options, project, names, nodes, recorded.read(path))
+            for path in options.machine
+        }
+    if options.json:
+        documents = {name: report.preflight_document(each.checks) for name, each in found.items()}
+        document: object = {"machines": documents}
+        if len(documents) == 1:
+            document = next(iter(documents.values()))
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    for number, (name, each) in enumerate(found.items()) if not options.json else ():
+        if len(found) > 1:
+            print(f"{chr(10) if number else ''}== {name}")
+        print(each.headline)
+        for line in report.preflight_lines(each.checks):
+            print(line)
+    return int(any(preflight_checks.failed(each.checks) for each in found.values()))
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What the checks say of one machine."""
+
+    headline: str
+    checks: tuple[Check, ...]
+
+
+def _checks(
+    options: argparse.Namespace,
+    project: Path,
+    names: Sequence[str],
+    nodes: Sequence[Node],
+    machine: Machine,
+) -> _Judged:
     lane, _ = named.lane(options.lane, project, machine)
     family: Family | None
     try:
         family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
     except resolve.NoFamilyError:
         family, checkpoint = None, resolve.without_family(options.model)
-    checks = preflight_checks.run(
-        gather.gather(
-            family,
-            checkpoint,
-            lane,
-            environment.at_hand(lane, cache=files.default_cache()),
-            machine,
-            nodes=nodes,
-            elsewhere=options.machine is not None,
-        ),
-        names,
+    at_hand = environment.at_hand(lane, cache=files.default_cache())
+    elsewhere = bool(options.machine)
+    situation = gather.gather(
+        family, checkpoint, lane, at_hand, machine, nodes=nodes, elsewhere=elsewhere
     )
-    if options.json:
-        print(json.dumps(report.preflight_document(checks), indent=2, ensure_ascii=False))
-    else:
-        name = family.name if family else "no family"
-        print(f"{name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
-        for line in report.preflight_lines(checks):
-            print(line)
-    return 1 if preflight_checks.failed(checks) else 0
+    name = family.name if family else "no family"
+    return _Judged(
+        f"{name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}",
+        preflight_checks.run(situation, names),
+    )

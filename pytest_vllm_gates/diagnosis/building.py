@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded import patterns
-from pytest_vllm_gates.diagnosis import course, machine, ranking
+from pytest_vllm_gates.diagnosis import course, machine, model_fixes, ranking
 from pytest_vllm_gates.diagnosis.conditions import Hit
 from pytest_vllm_gates.diagnosis.marks import GAVE_UP
 from pytest_vllm_gates.diagnosis.matcher import SignatureMatch
@@ -254,7 +254,10 @@ class ExplanationBuilder:
         settings = self._matcher.settings
         if self._situation is not None:
             settings.add(self._situation.serve, self._situation.environment)
-        return settings.left_of(said)
+        left = settings.left_of(said)
+        if self._situation is None or not self._situation.model.config:
+            return left
+        return model_fixes.fitted(left, self._situation.model)
 
     def _is_shown(self, shown: ShownFix, match: SignatureMatch) -> bool:
         if shown.seen and not any(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.diagnosis.marks import NO_ERROR
+from pytest_vllm_gates.diagnosis.marks import GAVE_UP, NO_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -92,7 +92,9 @@ def together(matcher: Matcher, line: int, other_line: int) -> bool:
 def unexplained(matcher: Matcher) -> list[Error]:
     """Return the errors that are of no block which a signature explains, the earliest first.
 
-    A wrapper explains its own line alone: the traceback below it may be of the root.
+    A wrapper explains its own line alone: the traceback below it may be of the root. A task that is
+    called off while the server serves, as when a client leaves, is no error of the server, unless a
+    wrapper says that it went down.
     """
     known_lines = {number for match in matcher.seen.values() for number in match.numbers}
     explaining = [
@@ -104,12 +106,23 @@ def unexplained(matcher: Matcher) -> list[Error]:
         error
         for error in matcher.errors
         if not NO_ERROR.search(error.text)
+        and not _called_off(matcher, error)
         and error.number not in known_lines
         and not any(
             match.boot == error.boot and together(matcher, error.number, match.first.number)
             for match in explaining
         )
     ]
+
+
+def _called_off(matcher: Matcher, error: Error) -> bool:
+    ready = matcher.course.of(error.boot).ready
+    if ready is None or error.number < ready or not GAVE_UP.match(error.text):
+        return False
+    return not any(
+        match.boot == error.boot and match.signature.kind == "wrapper"
+        for match in matcher.seen.values()
+    )
 
 
 def specificity(match: SignatureMatch) -> int:

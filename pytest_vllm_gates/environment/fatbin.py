@@ -4,9 +4,11 @@ nvcc puts its code into the ELF section `.nv_fatbin`: containers one after anoth
 source file, each a header and entries, each entry a header that names its kind (PTX or machine
 code), architecture and version, however its body is packed: for PTX the version is that of its
 language (8.8 is CUDA 12.9). Whether code is for one architecture alone (`sm_90a`) is in the body:
-in PTX after `.target`, in machine code in the flags of its ELF header, where they are not packed.
+in PTX after `.target`, in machine code in the flags of its ELF header. Of a body that is packed by
+LZ4 the head is unpacked; of one that is packed otherwise the suffix is not known.
 Layout: headers of .nv_fatbin as `cuobjdump --list-elf --list-ptx` lists them; flags of a cubin:
-LLVM, `llvm/BinaryFormat/ELF.h`, EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS.
+LLVM, `llvm/BinaryFormat/ELF.h`, EF_CUDA_ACCELERATORS_V1, EF_CUDA_ACCELERATORS; the flag of packed
+bodies: `FATBIN_FLAG_COMPRESS` of github.com/n-eiling/cuda-fatbin-decompression.
 """
 
 from __future__ import annotations
@@ -34,6 +36,13 @@ SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 ENOUGH = 400
 ALL = 20_000
 BODY_HEAD = 512
+PACKED_HEAD = 4096
+"""Of a packed body: as much as certainly holds the head."""
+FLAGS_AT, LZ4_FLAG = 40, 0x2000
+"""Where an entry's header has its flags, and the one of a body packed by LZ4."""
+LZ4_LENGTH, LZ4_LEAST_COPY = 15, 4
+"""A length of 15 goes on in the next bytes; a copy is of at least four
+(lz4_Block_format.md of github.com/lz4/lz4)."""
 TARGET = re.compile(rb"\.target\s+sm_(\d+)([af]?)")
 ELF_FLAGS = 0x30
 ACCELERATED, ACCELERATED_OLD = 0x8, 0x800
@@ -116,7 +125,7 @@ def _code(image: mmap.mmap, start: int, end: int, most: int) -> Iterator[tuple[b
                 break
             if kind in (PTX, MACHINE_CODE):
                 at = entry_start + head
-                suffix = _suffix(image[at : at + min(body, BODY_HEAD)], kind)
+                suffix = _suffix(_head(image, entry_start, at, body), kind)
                 version = (major, minor) if kind == PTX else (0, 0)
                 yield first, Code(arch, kind == PTX, version, suffix)
                 first = False
@@ -124,8 +133,49 @@ def _code(image: mmap.mmap, start: int, end: int, most: int) -> Iterator[tuple[b
         position += -position % 8
 
 
+def _head(image: mmap.mmap, entry: int, at: int, size: int) -> bytes:
+    """Return the first bytes of an entry's body, unpacked where LZ4 packed it."""
+    if at - entry < FLAGS_AT + 8:
+        return image[at : at + min(size, BODY_HEAD)]
+    (flags,) = struct.unpack_from("<Q", image, entry + FLAGS_AT)
+    if not flags & LZ4_FLAG:
+        return image[at : at + min(size, BODY_HEAD)]
+    return lz4_head(image[at : at + min(size, PACKED_HEAD)], BODY_HEAD)
+
+
+def lz4_head(block: bytes, most: int) -> bytes:
+    """Return up to so many bytes of what an LZ4 block holds; less where the block is none."""
+    head, place = bytearray(), 0
+    while place < len(block) and len(head) < most:
+        token = block[place]
+        length, place = _lz4_length(block, place + 1, token >> 4)
+        head += block[place : place + length]
+        place += length
+        if place + 2 > len(block):
+            break
+        back = int.from_bytes(block[place : place + 2], "little")
+        length, place = _lz4_length(block, place + 2, token & LZ4_LENGTH)
+        if not 0 < back <= len(head):
+            break
+        for _ in range(min(length + LZ4_LEAST_COPY, most)):
+            head.append(head[-back])
+    return bytes(head[:most])
+
+
+def _lz4_length(block: bytes, place: int, length: int) -> tuple[int, int]:
+    """Return a length that goes on while its bytes are 255, and where it ends."""
+    if length < LZ4_LENGTH:
+        return length, place
+    while place < len(block):
+        length += block[place]
+        place += 1
+        if block[place - 1] != 0xFF:  # noqa: PLR2004 - a byte that does not go on
+            break
+    return length, place
+
+
 def _suffix(body: bytes, kind: int) -> str:
-    """Return `a` or `f` for architecture-specific code; empty for other code and packed bodies."""
+    """Return `a` or `f` for architecture-specific code; empty where the body does not say."""
     if kind == PTX:
         match = TARGET.search(body)
         return match[2].decode() if match else ""

@@ -6,14 +6,14 @@ code for a GPU runs by its PTX, which the driver compiles, unless the PTX is new
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.environment import fatbin
 from pytest_vllm_gates.environment.types import Library
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping
 
 # Folders of packages whose libraries run on the GPU: vLLM's own (attention, Marlin, DeepGEMM),
 # FlashInfer's ahead-of-time caches, NCCL, and packages that vLLM calls.
@@ -22,6 +22,10 @@ PLACES = (
     "nvidia/nccl/lib",
 )  # fmt: skip
 PATTERNS = ("*.so", "*.so.*")
+FLASHINFER_BASE, FLASHINFER_CACHE = "FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"
+"""Where FlashInfer keeps what it compiled: below that variable's folder, else below the home folder
+(`FLASHINFER_CACHE_DIR` of `flashinfer/jit/env.py`)."""
+MOST_CACHED = 500
 
 
 def read(folders: Iterable[Path]) -> tuple[Library, ...]:
@@ -36,3 +40,14 @@ def read(folders: Iterable[Path]) -> tuple[Library, ...]:
                 if containers:
                     libraries.append(Library(str(file.relative_to(folder)), containers))
     return tuple(libraries)
+
+
+def compiled_here(environment: Mapping[str, str]) -> tuple[Library, ...]:
+    """Return the libraries that FlashInfer compiled on this machine before, with their code."""
+    home = environment.get(FLASHINFER_BASE) or environment.get("HOME") or "~"
+    cache = Path(home).expanduser() / FLASHINFER_CACHE
+    return tuple(
+        Library(f"~/{FLASHINFER_CACHE}/{file.relative_to(cache)}", containers)
+        for file in sorted(cache.rglob("*.so"))[:MOST_CACHED]
+        if (containers := fatbin.containers(file))
+    )

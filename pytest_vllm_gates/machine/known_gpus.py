@@ -37,6 +37,11 @@ class KnownGpu:
         """Whether it is of the 10.x generation."""
         return self.capability.startswith("10.")
 
+    @property
+    def a100(self) -> bool:
+        """Whether vLLM keeps small batches for it in spite of its memory."""
+        return "A100" in self.product
+
 
 @cache
 def table() -> dict[str, KnownGpu]:

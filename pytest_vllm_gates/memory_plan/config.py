@@ -225,6 +225,10 @@ def model_bytes(shape: ModelShape, serving: Serving) -> int:
     return BYTES[name]
 
 
+LARGE_DEVICE, HUGE_DEVICE = 70 * GIB, 160 * GIB
+"""Where vLLM's defaults change (`EngineArgs.get_batch_defaults` of 0.32)."""
+
+
 def max_num_batched_tokens(serving: Serving, *, certain: bool) -> tuple[int, str | None]:
     """Return the tokens of one batch, and a word when a guess was needed where it matters."""
     if serving.max_num_batched_tokens is not None:
@@ -238,9 +242,20 @@ def max_num_batched_tokens(serving: Serving, *, certain: bool) -> tuple[int, str
             "(2048 below, and on an A100): a window's share depends on it"
         )
         return 8192, None if certain else note
-    if serving.device_memory < 70 * GIB:
+    if serving.device_memory < LARGE_DEVICE or serving.a100:
         return 2048, None
-    return 8192, None
+    largest = versions.parsed(serving.vllm_version) >= versions.LARGEST_BATCHES
+    return (16384 if largest and serving.device_memory >= HUGE_DEVICE else 8192), None
+
+
+def max_num_seqs(serving: Serving) -> int:
+    """Return the sequences of one batch: as set, or vLLM's default for the device."""
+    if serving.max_num_seqs is not None:
+        return serving.max_num_seqs
+    if serving.device == "cpu":
+        return 128 * serving.tensor_parallel_size * serving.pipeline_parallel_size
+    small = serving.device_memory is not None and serving.device_memory < LARGE_DEVICE
+    return 256 if small or serving.a100 else 1024
 
 
 def batches_in_flight(serving: Serving, version: Version) -> int:

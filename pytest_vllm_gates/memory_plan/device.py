@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import (
-    config as defaults,
+    runtime as runtimes,
     types as versions,
     weights as model_weights,
 )
@@ -23,18 +23,6 @@ from pytest_vllm_gates.memory_plan.types import GIB
 if TYPE_CHECKING:
     from pytest_vllm_gates.memory_plan.types import ModelShape, Room, Serving, Weights
 
-KERNELS = GIB // 2
-"""A CUDA context, loaded kernels and workspaces, as logs show them on one device."""
-COMMUNICATION = 3 * GIB // 2
-"""NCCL's buffers, custom all-reduce and larger graphs of several devices. With 0.5 GiB every public
-boot of two and more devices was planned too well, by 1 GiB in the median."""
-GRAPHS = GIB // 2
-LIVE_TENSORS = 4
-"""Hidden states alive at once in a layer's forward pass."""
-SAMPLER_BYTES = 8
-"""A logit in float32, and its copy, for each word of the vocabulary and each sequence."""
-DEFAULT_SEQUENCES, SEQUENCES_ON_SMALL = 1024, 256
-SMALL_DEVICE = 70 * GIB
 MOST_BYTES = 2**50
 
 
@@ -47,6 +35,9 @@ class DeviceShare:
     overhead_bytes: int | None
     weights: Weights | None
     notes: tuple[str, ...] = ()
+    overhead_low: int | None = None
+    overhead_high: int | None = None
+    """The interval of an estimated overhead; None where the overhead is given."""
 
 
 def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
@@ -68,14 +59,16 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
     version = versions.parsed(serving.vllm_version)
     usual = 0.92 if version >= versions.UTILIZATION_092 else 0.9
     utilization = usual if room.utilization is None else room.utilization
-    overhead = estimated(shape, serving) if room.overhead is None else room.overhead
+    estimate = runtimes.runtime(shape, serving) if room.overhead is None else None
+    overhead = estimate.middle if estimate else room.overhead
+    low, high = (estimate.low, estimate.high) if estimate else (None, None)
     notes = []
     if room.utilization is None:
         since = "from 0.19 on" if version >= versions.UTILIZATION_092 else "before 0.19"
         notes.append(f"{usual:g} of a device is what vLLM takes by default {since}")
-    if room.overhead is None:
+    if estimate:
         notes.append(
-            "what the runtime takes (activations, kernels, graphs) is an estimate; vLLM measures "
+            f"what the runtime takes is an estimate: {said_of(estimate)}. vLLM measures "
             "it at startup: give what it prints as --kv-memory, or what it takes as --overhead"
         )
     if weights is None:
@@ -85,33 +78,21 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
             f"the weights' size is unknown{reason}, so what is left for the cache is unknown; give "
             "the folder of the checkpoint, with its safetensors files, as --config"
         )
-        return DeviceShare(None, room.device_memory, overhead, None, tuple(notes))
+        return DeviceShare(None, room.device_memory, overhead, None, tuple(notes), low, high)
     notes += weights.unsure
-    available = int(utilization * room.device_memory) - weights.bytes_per_device - overhead
-    return DeviceShare(available, room.device_memory, overhead, weights, tuple(notes))
-
-
-def estimated(shape: ModelShape, serving: Serving) -> int:
-    """Return an estimate of what the runtime takes on one device, in bytes."""
-    batched, _ = defaults.max_num_batched_tokens(serving, certain=True)
-    small = serving.device_memory is not None and serving.device_memory < SMALL_DEVICE
-    sequences = serving.max_num_seqs or (SEQUENCES_ON_SMALL if small else DEFAULT_SEQUENCES)
-    parts = serving.tensor_parallel_size
-    hidden = _integer(shape.config.get("hidden_size"))
-    inner = max(
-        _integer(shape.config.get("intermediate_size")),
-        _integer(shape.config.get("moe_intermediate_size")) * _active_experts(shape),
+    left = int(utilization * room.device_memory) - weights.bytes_per_device
+    return DeviceShare(
+        left - (overhead or 0), room.device_memory, overhead, weights, tuple(notes), low, high
     )
-    words = _integer(shape.config.get("vocab_size"))
-    activations = batched * 2 * (LIVE_TENSORS * hidden + 3 * inner // parts)
-    sampler = sequences * words * SAMPLER_BYTES
-    several = parts * serving.pipeline_parallel_size > 1
-    return activations + sampler + KERNELS + GRAPHS + (COMMUNICATION if several else 0)
 
 
-def _active_experts(shape: ModelShape) -> int:
-    return _integer(shape.config.get("num_experts_per_tok")) or 1
-
-
-def _integer(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def said_of(estimate: runtimes.Runtime) -> str:
+    """Return an estimate in words: its interval, and its parts."""
+    parts = (
+        ("activations and sampler", estimate.activations),
+        ("communication", estimate.communication),
+        ("kernels", estimate.kernels),
+        ("CUDA graphs", estimate.graphs),
+    )
+    named = ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts if size)
+    return f"{estimate.low / GIB:.2f} to {estimate.high / GIB:.2f} GiB ({named})"

@@ -81,20 +81,30 @@ def largest_context(available: int, layout: Layout) -> int:
     return fits
 
 
-def token_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
-    """Return the bytes of one device that one more token of a long context costs."""
+def token_cost(
+    buckets: Sequence[Bucket], demand: Demand, parts: Sequence[range] | None = None
+) -> int:
+    """Return the bytes of one device, of a pipeline's fullest, that one more token costs."""
     growing = sum(
         1 / (bucket.page.block_size * demand.ranks)
         for bucket in buckets
         if bucket.page.kind in kv_cache.GROWING
     )
-    return round(growing * kv_cache.bytes_per_block(buckets))
+    return round(growing * _block(buckets, parts))
 
 
-def state_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
+def _block(buckets: Sequence[Bucket], parts: Sequence[range] | None) -> int:
+    if not parts:
+        return kv_cache.bytes_per_block(buckets)
+    return max(kv_cache.bytes_per_block(buckets, stage) for stage in parts)
+
+
+def state_cost(
+    buckets: Sequence[Bucket], demand: Demand, parts: Sequence[range] | None = None
+) -> int:
     """Return the bytes of one device that a sequence's states hold, padding included."""
     blocks = demand.states * sum(bucket.page.kind is CacheKind.STATE for bucket in buckets)
-    return blocks * kv_cache.bytes_per_block(buckets)
+    return blocks * _block(buckets, parts)
 
 
 def meanings(layout: Layout) -> list[str]:

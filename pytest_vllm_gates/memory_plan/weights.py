@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog.toml import nearest
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.memory_plan import device_shares, quantisation
+from pytest_vllm_gates.memory_plan import device_shares, quantisation, rotary
 from pytest_vllm_gates.memory_plan.config import TEXT_OF, model_bytes, model_types
 from pytest_vllm_gates.memory_plan.parameter_parts import Role
 from pytest_vllm_gates.memory_plan.parameters import parts, tied
@@ -42,7 +42,8 @@ def weights(shape: ModelShape, serving: Serving, in_files: int | None) -> Weight
         unsure.append("the vision tower is counted like a plain transformer")
     return Weights(
         bytes_total=round(total),
-        bytes_per_device=round(max(_shares(sizes, shape, serving))),
+        bytes_per_device=round(max(_shares(sizes, shape, serving)))
+        + rotary.bytes_of(shape, serving),
         source="counted from the config",
         parameters=sum(part.count for part, _ in sizes),
         unsure=tuple(unsure),
@@ -74,6 +75,7 @@ def _from_files(
     total = sum(size for _, size in sizes) if sizes else 0
     if sizes and total:
         on_device = in_files * max(_shares(sizes, shape, serving)) / total
+    on_device += rotary.bytes_of(shape, serving)
     return Weights(in_files, int(on_device), "the checkpoint's files")
 
 

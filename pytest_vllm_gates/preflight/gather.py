@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import socket
@@ -13,7 +14,7 @@ from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.checkpoints import files as checkpoint_files
-from pytest_vllm_gates.environment import bundle, fatbin, overlay, parsers
+from pytest_vllm_gates.environment import bundle, fatbin, libraries, overlay, parsers
 from pytest_vllm_gates.environment.types import Bundle, Library
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.preflight.types import Node, Situation
@@ -69,11 +70,15 @@ def gather(
     else:
         variables = _container_variables(lane)
     local = is_ours and not elsewhere
+    brought = of(environment)
+    if local and brought.libraries:
+        compiled = libraries.compiled_here(variables)
+        brought = dataclasses.replace(brought, libraries=(*brought.libraries, *compiled))
     return Situation(
         lane=lane.name,
         machine=machine if runs_here else None,
         model=checkpoint_files.read(checkpoint, reads_alike=is_ours and not reads_elsewhere(lane)),
-        bundle=of(environment),
+        bundle=brought,
         serve=serve,
         environment=variables,
         expects=lane.expects,

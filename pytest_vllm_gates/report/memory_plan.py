@@ -48,7 +48,11 @@ def as_json(model: str, plan: MemoryPlan) -> dict[str, Any]:
         "weights_bytes": weights.bytes_total if weights else None,
         "weights_bytes_per_device": weights.bytes_per_device if weights else None,
         "weights_source": weights.source if weights else None,
+        "kv_memory_low_bytes": plan.kv_memory_low,
+        "kv_memory_high_bytes": plan.kv_memory_high,
         "overhead_bytes": plan.overhead_bytes,
+        "overhead_low_bytes": plan.overhead_low,
+        "overhead_high_bytes": plan.overhead_high,
         "device_bytes": plan.device_bytes,
         "knobs": list(plan.knobs),
         "notes": list(plan.notes),
@@ -95,10 +99,16 @@ def _room(plan: MemoryPlan) -> list[str]:
             f"{gib(plan.weights.bytes_per_device)} on each device ({plan.weights.source})"
         )
     if plan.overhead_bytes is not None:
-        lines.append(f"runtime: {gib(plan.overhead_bytes)}")
+        interval = _interval(plan.overhead_low, plan.overhead_high)
+        lines.append(f"runtime: {gib(plan.overhead_bytes)}{interval}")
     if plan.kv_memory_bytes is not None:
-        lines.append(f"cache: {gib(plan.kv_memory_bytes)} on each device")
+        interval = _interval(plan.kv_memory_low, plan.kv_memory_high)
+        lines.append(f"cache: {gib(plan.kv_memory_bytes)} on each device{interval}")
     return lines
+
+
+def _interval(low: int | None, high: int | None) -> str:
+    return "" if low is None or high is None else f" ({low / GIB:.2f} to {high / GIB:.2f})"
 
 
 def _answer(plan: MemoryPlan) -> list[str]:

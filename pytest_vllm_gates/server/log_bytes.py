@@ -1,6 +1,7 @@
 """The text of a log as bytes of UTF-8, out of what people keep logs in: gzip, bzip2, xz, UTF-16.
 
-What is no text is refused by what it is, with the command that makes one of it.
+What is no text is refused by what it is, with the command that makes one of it. A packed file is
+read up to `UNPACKED_BYTES` and for `UNPACKING_S` of the processor's time.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import codecs
 import gzip
 import io
 import lzma
+import time
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
+from pytest_vllm_gates.bounded import limits
 from pytest_vllm_gates.bounded.errors import UnreadableError
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 4096
 BUFFER_BYTES = 2**20
+UNPACKED_BYTES = 2**30
+"""Of a packed log, which may hold a thousand times its size."""
+UNPACKING_S = 60.0
+"""Seconds of the processor in which a packed log is to be read and explained."""
 TEXT_CONTROLS = frozenset(b"\t\n\r\x08\x0b\x0c\x1b")
 MOST_CONTROLS = 0.1
 """Share of control characters above which bytes are no text."""
@@ -45,6 +52,7 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+UNPACKERS = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz"}
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
 
 
@@ -79,6 +87,7 @@ class _Unpacked(io.RawIOBase):
     def __init__(self, source: BinaryIO, path: Path, kind: str) -> None:
         super().__init__()
         self._source, self._path, self._kind = source, path, kind
+        self._size, self._began = 0, time.process_time()
 
     def readable(self) -> bool:
         """Return True."""
@@ -96,7 +105,23 @@ class _Unpacked(io.RawIOBase):
                 "end: fetch it again",
             ) from error
         view[: len(data)] = data
+        self._size += len(data)
+        self._check()
         return len(data)
+
+    def _check(self) -> None:
+        seconds = time.process_time() - self._began
+        if self._size <= UNPACKED_BYTES and seconds <= UNPACKING_S:
+            return
+        beyond = f"holds more than {limits.amount(UNPACKED_BYTES)}"
+        if self._size <= UNPACKED_BYTES:
+            beyond = f"takes more than {UNPACKING_S:g} s ({limits.amount(self._size)} so far)"
+        program = UNPACKERS[self._kind]
+        raise UnreadableError(
+            self._path,
+            f"the {self._kind} file {beyond}, and was not read to its end\n"
+            f"explain its end: {program} -dc {self._path} | tail -c 200M | vllm-gates explain -",
+        )
 
 
 def text_of(source: BinaryIO, path: Path) -> LogBytes:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.server import log_bytes
 
 CAUSE = "(EngineCore pid=1) ValueError: No available memory for the cache blocks."
 BANNER = "(APIServer pid=1) INFO 11-20 10:00:00 [api_server.py:1] vLLM API server version 0.32.0"
@@ -161,3 +162,104 @@ def test_a_context_that_is_nothing_is_refused(capsys: pytest.CaptureFixture[str]
     status, text = explained(capsys, "server.log", "--context", "nowhere")
     assert (status, "neither a lane" in text) == (2, True)
     assert explained(capsys, "server.log", "--context", "cpu")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.bz2", "a.xz"])
+@pytest.mark.parametrize("limit", ["UNPACKED_BYTES", "UNPACKING_S"])
+def test_a_packed_log_is_bounded_in_bytes_and_time(
+    name: str, limit: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"a line that says nothing\n" * 200_000
+    packed = {
+        "a.gz": gzip.compress(content), "a.bz2": bz2.compress(content),
+        "a.xz": lzma.compress(content),
+    }  # fmt: skip
+    Path(name).write_bytes(packed[name])
+    assert explained(capsys, name)[0] == 0
+    monkeypatch.setattr(log_bytes, limit, 2**20 if limit == "UNPACKED_BYTES" else 0.0)
+    status, text = explained(capsys, name)
+    beyond = "holds more than 1 MiB" if limit == "UNPACKED_BYTES" else "takes more than 0 s"
+    assert (status, beyond in text, "was not read to its end" in text) == (2, True, True), text
+    assert f"-dc {name} | tail -c 200M | vllm-gates explain -" in text
+
+
+LLAMA = {"model_type": "llama", "num_attention_heads": 28, "max_position_embeddings": 8192}
+HEADS = (
+    "ValueError: Total number of attention heads (28) must be divisible by tensor parallel "
+    "size (8)."
+)
+
+
+def test_a_models_heads_decide_the_parallel_size(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("server.log").write_text(f"{HEADS}\n")
+    assert "mostly 1, 2, 4 or 8" in explained(capsys, "server.log")[1]
+    Path("config.json").write_text(json.dumps(LLAMA))
+    text = explained(capsys, "server.log", "--context", "config.json")[1]
+    assert "`--tensor-parallel-size` that divides 28: 1, 2, 4, 7, 14, 28" in text
+
+
+def test_a_models_context_and_quantisation_decide_fixes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = (
+        "(EngineCore pid=1) ValueError: To serve at least one request with the model's max seq len "
+        "(40960), 5.62 GiB KV cache is needed, which is larger than the available KV cache memory "
+        "(3.20 GiB). Based on the available memory, the estimated maximum model length is 23296."
+    )
+    Path("server.log").write_text(f"{small}\n{CAUSE}\n")
+    text = explained(capsys, "server.log")[1]
+    assert "23296" in text and "`--kv-cache-dtype fp8`" in text
+    quantised = {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8}}
+    Path("config.json").write_text(json.dumps({**LLAMA, "quantization_config": quantised}))
+    text = explained(capsys, "server.log", "--context", "config.json")[1]
+    assert "`--kv-cache-dtype fp8`" not in text
+    Path("server.log").write_text(f"{CAUSE}\n")
+    assert "a quantised checkpoint" in explained(capsys, "server.log")[1]
+    text = explained(capsys, "server.log", "--context", "config.json")[1]
+    assert "a quantised checkpoint" not in text
+
+
+def test_a_model_that_may_not_be_served_in_half_is_not_advised_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0."
+    Path("server.log").write_text(f"{line}\n")
+    assert "`--dtype half`" in explained(capsys, "server.log")[1]
+    Path("config.json").write_text(json.dumps({**LLAMA, "model_type": "gemma2"}))
+    text = explained(capsys, "server.log", "--context", "config.json")[1]
+    assert "`--dtype half`" not in text and "`--dtype float32`: vLLM does not serve gemma2" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: &x 1\nb: *x\n", "line 2: aliases are not read"),
+        ("a: [1, 2\n", "is neither JSON nor YAML: line 2: "),
+        ("- a\n- b\n", "`name: value` lines are expected"),
+        ("just words\n", "`name: value` lines are expected"),
+        ("a: " + "[" * 200 + "]" * 200, "nested more than 150 deep"),
+        ("a: " + "x" * 300_000, "of YAML is more than 256 KiB"),
+        ("services:\n  vllm:\n    image: vllm\n", "'services' is no flag of it"),
+        ("", "`name: value` lines are expected"),
+    ],
+    ids=["alias", "open", "list", "words", "deep", "large", "compose", "empty"],
+)
+def test_yaml_that_is_no_config_is_refused_by_its_line(
+    text: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("server.log").write_text(CAUSE)
+    Path("serve.yaml").write_text(text)
+    status, printed = explained(capsys, "server.log", "--context", "serve.yaml")
+    assert (status, says in printed) == (2, True), printed
+
+
+def test_yaml_is_read_as_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    line = "torch._dynamo.exc.InternalTorchDynamoError: KeyError: 3"
+    Path("server.log").write_text(f"{line}\n")
+    for text in (
+        "? enforce-eager\n: true\n", "'enforce-eager': !!bool yes\n",
+        "---\nmodel: x\ncompilation-config:\n  level: 3\nenforce_eager: yes\n",
+    ):  # fmt: skip
+        Path("serve.yaml").write_text(text)
+        status, printed = explained(capsys, "server.log", "--context", "serve.yaml")
+        assert (status, "`--enforce-eager`" in printed) == (0, False), (text, printed)

@@ -254,3 +254,57 @@ def test_containers_have_versions_and_suffixes(tmp_path: Path) -> None:
     assert read_library.name == "vllm/_C.abi3.so" and len(read_library.containers) == 3
     assert str(Code(120, ptx=True, suffix="a")) == "compute_120a"
     assert fatbin.containers(tmp_path / "absent.so") == frozenset()
+
+
+def test_what_flashinfer_compiled_in_the_home_folder_is_read(tmp_path: Path) -> None:
+    made = tmp_path / ".cache/flashinfer/0.6.17/121a/cached_ops/norm/norm.so"
+    made.parent.mkdir(parents=True)
+    made.write_bytes(fatbin_library([(2, 121, (1, 8), b"")], [(1, 120, (9, 0), b"")]))
+    (made.parent / "norm.cuda.o").write_bytes(b"")
+    (found,) = libraries.compiled_here({"HOME": str(tmp_path)})
+    assert found.name == "~/.cache/flashinfer/0.6.17/121a/cached_ops/norm/norm.so"
+    assert {str(code) for codes in found.containers for code in codes} == {"sm_121", "compute_120"}
+    assert libraries.compiled_here({"HOME": "/nowhere"}) == ()
+    elsewhere = {"HOME": "/nowhere", "FLASHINFER_WORKSPACE_BASE": str(tmp_path)}
+    assert libraries.compiled_here(elsewhere) == (found,)
+
+
+def lz4_literals(content: bytes) -> bytes:
+    """Return an LZ4 block: the content's last word copied once more from what was before."""
+    length = len(content)
+    more = b"\xff" * ((length - 15) // 255) + bytes([(length - 15) % 255])
+    return b"\xf0" + more + content + (8).to_bytes(2, "little") + b"\x50" + b"e" * 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "suffix"),
+    [
+        (1, b".version 8.8\n.target sm_120a\n.address_size 64\n", "a"),
+        (1, b".version 8.8\n.target sm_121f, debug\n.address_size 64\n", "f"),
+        (1, b".version 8.8\n.target sm_80\n.address_size 64\n", ""),
+        (2, b"\x7fELF\x02\x01\x01\x41\x08".ljust(48, b"\0") + b"\x08\0\0\0".ljust(16, b"\0"), "a"),
+        (2, b"\x7fELF\x02\x01\x01\x41\x08".ljust(64, b"\0"), ""),
+    ],
+)
+def test_suffixes_of_packed_code_are_read(
+    kind: int, body: bytes, suffix: str, tmp_path: Path
+) -> None:
+    packed = lz4_literals(body)
+    whole = bytearray(fatbin_library([(kind, 120, (8, 8), packed)]))
+    at = whole.index(packed) - 64 + 40
+    path = tmp_path / "packed.so"
+    path.write_bytes(whole)
+    assert {code.suffix for code in next(iter(fatbin.containers(path)))} <= {"", suffix}
+    whole[at : at + 8] = (0x2011).to_bytes(8, "little")
+    path.write_bytes(whole)
+    assert [code.suffix for code in next(iter(fatbin.containers(path)))] == [suffix]
+
+
+def test_lz4_blocks_are_unpacked_as_far_as_they_go() -> None:
+    assert fatbin.lz4_head(b"\x40abcd\x04\x00\x00\x00", 100) == b"abcdabcd"
+    assert fatbin.lz4_head(b"\x1fa\x01\x00\x00", 100) == b"a" * 20
+    assert fatbin.lz4_head(b"\x1fa\x01\x00\x00", 5) == b"aaaaa"
+    # What is no block ends early, and takes no time.
+    assert fatbin.lz4_head(b"\x1fa\x09\x00\x00", 100) == b"a"
+    assert fatbin.lz4_head(b"", 100) == fatbin.lz4_head(b"\xf0\xff\xff", 100) == b""
+    assert len(fatbin.lz4_head(b"\x1fa\x01\x00" + b"\xff" * 4000, 512)) <= 512

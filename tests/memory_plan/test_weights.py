@@ -12,6 +12,9 @@ from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import GIB, Serving
 from pytest_vllm_gates.memory_plan.weights import unknown_method, weights
 
+ROTARY = 131072 * 128 * 2
+"""The table of the rotary embedding, which every device has whole."""
+
 
 def test_incomplete_config_leaves_the_size_unknown() -> None:
     shape = shape_of({**LLAMA_8B, "intermediate_size": None})
@@ -20,7 +23,7 @@ def test_incomplete_config_leaves_the_size_unknown() -> None:
     assert from_files is not None
     assert (from_files.bytes_total, from_files.bytes_per_device, from_files.parameters) == (
         4000,
-        1000,
+        1000 + ROTARY,
         None,
     )
     assert from_files.source == "the checkpoint's files"
@@ -165,12 +168,12 @@ def test_largest_stage_counts_and_norms_are_on_every_device() -> None:
     assert size
     # The last stage: half the layers, the head, the last norm. Two bytes of each.
     layers, head, norms = PROJECTED // 2, 128256 * 4096, (2 * 16 + 1) * 4096
-    assert size.bytes_per_device == (layers + head) // 2 * 2 + norms * 2
+    assert size.bytes_per_device == (layers + head) // 2 * 2 + norms * 2 + ROTARY
     assert (size.source, size.parameters) == ("counted from the config", 8_030_261_248)
     uneven = weights(shape_of(LLAMA_8B), Serving(pipeline_parallel_size=3), None)
     assert uneven
     # 32 layers over 3 stages: 11, 11, 10. The first has 11 and the embedding.
-    assert uneven.bytes_per_device == (PROJECTED // 32 * 11 + head + 2 * 11 * 4096) * 2
+    assert uneven.bytes_per_device == (PROJECTED // 32 * 11 + head + 2 * 11 * 4096) * 2 + ROTARY
 
 
 def test_files_are_divided_over_devices_as_counted_parts_are() -> None:
@@ -189,7 +192,7 @@ def test_tied_head_is_on_the_first_and_on_the_last_stage() -> None:
     assert one and two
     words, layer = 128256 * 4096 * 2, PROJECTED // 32 * 2
     assert one.bytes_per_device - two.bytes_per_device == layer + 2 * 4096 * 2
-    assert two.bytes_per_device == words + layer + 3 * 4096 * 2
+    assert two.bytes_per_device == words + layer + 3 * 4096 * 2 + ROTARY
 
 
 def test_vocabulary_is_padded_and_key_value_heads_are_copied() -> None:
@@ -202,7 +205,7 @@ def test_vocabulary_is_padded_and_key_value_heads_are_copied() -> None:
     # One word more is 64 rows more, in the embedding and in the head.
     assert on_device(1, vocab_size=128257) - on_device(1) == 2 * 64 * 4096 * 2
     # Eight heads on 16 devices: each has one, which is an eighth and not a sixteenth.
-    norms = (2 * 32 + 1) * 4096 * 2
+    norms = (2 * 32 + 1) * 4096 * 2 + ROTARY
     copied = 32 * 2 * 8 * 128 * 4096 * 2
     rest = on_device(1) - norms - copied
     assert on_device(16) == rest // 16 + copied // 8 + norms

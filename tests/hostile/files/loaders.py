@@ -37,6 +37,7 @@ from pytest_vllm_gates.checkpoints import (
     prompt_files,
     safetensors,
 )
+from pytest_vllm_gates.cli import explain_context
 from pytest_vllm_gates.cli.plan import read_config
 from pytest_vllm_gates.contracts import checks as contract_checks
 from pytest_vllm_gates.diagnosis import explain
@@ -188,6 +189,17 @@ def _weights(path: Path) -> object:
 
 def _waivers(path: Path) -> object:
     return waivers.load_all(path.parent, GATES, DAY)
+
+
+SERVER_CONFIG = b"""model: org/name
+max-model-len: 8192
+enforce-eager: true
+compilation-config: {level: 3, cudagraph_capture_sizes: [1, 2]}
+"""
+
+
+def _server_config(path: Path) -> object:
+    return explain_context.situation_of([str(path)], None, here=False, project=path.parent)
 
 
 def _node(path: Path) -> object:
@@ -422,6 +434,7 @@ LOADERS = {
         Loader("har", "requests.har", lambda: HAR, _imported(har), "json"),
         Loader("openai_log", "client.log", lambda: OPENAI_LOG, _imported(openai_log)),
         Loader("vllm_log", "server.log", lambda: VLLM_LOG, _imported(vllm_log)),
+        Loader("server_config", "serve.yaml", lambda: SERVER_CONFIG, _server_config),
         Loader("log", "vllm.log", lambda: LOG, _explained, tolerant=True),
         Loader("log_gz", "log.txt.gz", lambda: gzip.compress(LOG), _gunzipped, "bytes"),
         Loader("inventory", "node.json", _as_json(INVENTORY), _node, "json"),
