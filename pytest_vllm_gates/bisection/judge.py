@@ -15,7 +15,7 @@ from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.process.process import GuardedProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
 POLL_S = 0.5
@@ -25,7 +25,17 @@ REPLAYS = {
     "NOT MET": TrialAnswer.BAD,
     "NOT REPRODUCED": TrialAnswer.GOOD,
 }
-DECIDES = (Outcome.PASS, Outcome.KNOWN, Outcome.WAIVED)
+UNSURE = (Outcome.BLOCKED, Outcome.INCONCLUSIVE, Outcome.MISSING, Outcome.KNOWN, Outcome.WAIVED)
+SHOWN, LONGEST = 2, 140
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a bundle came to, why, and the tests that failed."""
+
+    answer: TrialAnswer
+    why: str
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,8 +65,9 @@ def run(
     project: Path,
     folder: Path,
     say: Callable[[str], None],
-) -> tuple[TrialAnswer, str]:
-    """Ask a lane; return the answer and why. `folder` gets the report and the log.
+    failing: Collection[str] = (),
+) -> Judgement:
+    """Ask a lane. `folder` gets the report and the log; `failing` are the tests that decide.
 
     Blocks for as long as a boot and the gates take.
     """
@@ -77,40 +88,48 @@ def run(
     try:
         document = bounded_read.json(folder / VERDICT, unique=True, whole=True)
     except (OSError, FileError):
-        return TrialAnswer.INCONCLUSIVE, f"no verdict: pytest ended with {status}, see {log}"
-    return answer(document)
+        why = f"no verdict: pytest ended with {status}, see {log}"
+        return Judgement(TrialAnswer.INCONCLUSIVE, why)
+    return answer(document, failing)
 
 
-def answer(document: Mapping[str, Any]) -> tuple[TrialAnswer, str]:
-    """Return what a verdict's document says of the bundle, and why.
+def answer(document: Mapping[str, Any], failing: Collection[str] = ()) -> Judgement:
+    """Return what a verdict's document says of the bundle.
 
-    A test that FAILs is bad, or an incident that is reproduced. Good is what was judged and did not
-    fail. A server that did not boot is bad for the boot gate alone: nothing else was judged.
+    Bad is a test that FAILs, or an incident that is reproduced; with `failing`, one of these tests
+    alone. Good is where each of them passes. What is known of this release, blocked, or was not
+    judged decides nothing: a list of known defects is not the server. A server that does not boot
+    is bad for the boot gate, and for nothing else.
     """
     if replayed := document.get("repro"):
         what = str(replayed["answer"])
-        return REPLAYS.get(what, TrialAnswer.INCONCLUSIVE), what
+        return Judgement(REPLAYS.get(what, TrialAnswer.INCONCLUSIVE), what)
     tests = [
         test
         for family in document["families"]
         for gate in family["gates"]
         for test in gate["tests"]
+        if not failing or test["test"] in failing
     ]
     failed = [test for test in tests if test["outcome"] == Outcome.FAIL]
     if failed:
-        return TrialAnswer.BAD, _listed(failed)
-    if unsure := [test for test in tests if test["outcome"] in UNSURE]:
-        return TrialAnswer.INCONCLUSIVE, _listed(unsure)
-    if any(test["outcome"] in DECIDES for test in tests):
-        return TrialAnswer.GOOD, f"{len(tests)} tests, none fails"
-    return TrialAnswer.INCONCLUSIVE, "no test was judged"
-
-
-UNSURE = (Outcome.BLOCKED, Outcome.INCONCLUSIVE, Outcome.MISSING)
-SHOWN = 2
+        return Judgement(TrialAnswer.BAD, _listed(failed), tuple(test["test"] for test in failed))
+    unsure = [test for test in tests if test["outcome"] in UNSURE]
+    if failing and (missing := {*failing} - {test["test"] for test in tests}):
+        return Judgement(TrialAnswer.INCONCLUSIVE, f"not run: {', '.join(sorted(missing))}")
+    if unsure and (failing or not any(test["outcome"] == Outcome.PASS for test in tests)):
+        return Judgement(TrialAnswer.INCONCLUSIVE, _listed(unsure))
+    if any(test["outcome"] == Outcome.PASS for test in tests):
+        passed = f"{len(tests)} tests, none fails" if len(tests) > 1 else "passes"
+        return Judgement(TrialAnswer.GOOD, passed)
+    return Judgement(TrialAnswer.INCONCLUSIVE, "no test was judged")
 
 
 def _listed(tests: Sequence[Mapping[str, Any]]) -> str:
-    words = [f"{test['outcome']} {test['test']}: {test['reason']}"[:160] for test in tests[:SHOWN]]
+    reasons = [" ".join(str(test["reason"]).split()) for test in tests[:SHOWN]]
+    words = [
+        f"{test['outcome']} {test['test']}: {reason}"[:LONGEST]
+        for test, reason in zip(tests, reasons, strict=False)
+    ]
     more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
     return "; ".join(words) + more

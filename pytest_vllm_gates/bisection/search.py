@@ -116,7 +116,8 @@ def _found(axes: Sequence[AxisSpan], asked: _Asked) -> BisectResult:
     if not axes:
         return BisectResult(reasons=("the two lanes do not differ in anything that can be mixed",))
     everything = Mixture(frozenset(by_name))
-    for mixture, wanted, lane in ((Mixture(), GOOD, "good"), (everything, BAD, "bad")):
+    # The bad one first: what fails on it is what the others are judged by.
+    for mixture, wanted, lane in ((everything, BAD, "bad"), (Mixture(), GOOD, "good")):
         answer = asked.decided(mixture)
         if answer is not wanted:
             return BisectResult(reasons=(f"the {lane} lane answers {answer}, not {wanted}",))

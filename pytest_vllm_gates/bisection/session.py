@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bisection import bundles, judge, search
+from pytest_vllm_gates.bisection.judge import Judgement
 from pytest_vllm_gates.bisection.state import Trial
 from pytest_vllm_gates.bisection.types import Mixture, TrialAnswer
 from pytest_vllm_gates.catalog import lane as lanes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.bisection.state import BisectState
     from pytest_vllm_gates.bisection.types import BisectResult
 
+INCONCLUSIVE = TrialAnswer.INCONCLUSIVE
 LEAST_FREE_BYTES = 10 * 2**30
 """Where less is free, environments of earlier mixtures are removed before one is made."""
 
@@ -90,19 +92,33 @@ class Bisection:
             self._make_room(file)
             environment.prepare(lane, cache=self.cache, progress=self.say)
         except bundles.UnresolvableError as error:
-            answer, why = TrialAnswer.INCONCLUSIVE, f"does not resolve: {_line(str(error))}"
+            judged = Judgement(INCONCLUSIVE, f"does not resolve: {_line(str(error))}")
         except UserError as error:
-            answer, why = TrialAnswer.INCONCLUSIVE, f"cannot be made: {_line(str(error))}"
+            judged = Judgement(INCONCLUSIVE, f"cannot be made: {_line(str(error))}")
         else:
-            answer, why = judge.run(
+            judged = judge.run(
                 self.question,
                 file,
                 project=self.project,
                 folder=self.folder / "runs" / f"{file.stem}-{number}",
                 say=self.say,
+                failing=() if mixture == self._everything else self._failing,
             )
         seconds = time.monotonic() - started
-        return Trial(mixture.key, number, answer, why, seconds, str(file or ""), version)
+        return Trial(
+            mixture.key, number, judged.answer, judged.why, seconds, str(file or ""), version,
+            judged.failed,
+        )  # fmt: skip
+
+    @property
+    def _everything(self) -> Mixture:
+        return Mixture(frozenset(axis.name for axis in self.pair.axes))
+
+    @property
+    def _failing(self) -> tuple[str, ...]:
+        """Return the tests that failed on the bad lane."""
+        first = self.state.known(self._everything.key, 1)
+        return first.failed if first else ()
 
     def _make_room(self, wanted: Path) -> None:
         """Remove environments that only this bisection made, where the disk is nearly full."""

@@ -34,6 +34,8 @@ class Trial:
     lane: str = ""
     """The file of the lane that was served; empty where none could be made."""
     vllm: str = ""
+    failed: tuple[str, ...] = ()
+    """The tests that failed."""
 
 
 @dataclass
@@ -74,7 +76,13 @@ def opened(file: Path, question: dict[str, Any]) -> BisectState:
     try:
         document = bounded_read.json(file, unique=True, whole=True)
         trials = [
-            Trial(**{**trial, "answer": TrialAnswer(trial["answer"])})
+            Trial(
+                **{
+                    **trial,
+                    "answer": TrialAnswer(trial["answer"]),
+                    "failed": tuple(trial.get("failed", ())),
+                }
+            )
             for trial in document["trials"]
         ]
     except (FileError, TypeError, ValueError, KeyError) as error:

@@ -61,7 +61,7 @@ def test_both_sides_of_the_change_are_tried_twice() -> None:
 @pytest.mark.parametrize(
     ("always", "reason"),
     [(GOOD, "the bad lane answers GOOD, not BAD"), (BAD, "the good lane answers BAD, not GOOD"),
-     (INCONCLUSIVE, "the good lane answers INCONCLUSIVE, not GOOD")],
+     (INCONCLUSIVE, "the bad lane answers INCONCLUSIVE, not BAD")],
 )  # fmt: skip
 def test_lane_that_does_not_answer_as_said_ends_the_search(
     always: TrialAnswer, reason: str
