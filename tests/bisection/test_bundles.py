@@ -14,11 +14,13 @@ from pytest_vllm_gates.catalog import lane as lanes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_vllm_gates.bisection.differences import LanePair
+
 BOTH = {"vllm": "0.31.0", "transformers": "5.17.1", "xgrammar": "0.2", "six": "1.17.0"}
 LAUNCHER = '[start]\nserver = ["-m", "vllm.entrypoints.launchers.api_server.entry"]\n'
 
 
-def pins(found: bundles.LanePair, mixture: Mixture) -> dict[str, str]:
+def pins(found: LanePair, mixture: Mixture) -> dict[str, str]:
     return dict(bundles._pins(mixture, found))
 
 

@@ -19,6 +19,8 @@ import bisect_search  # type: ignore[import-not-found, unused-ignore]
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_vllm_gates.bisection.types import Ask
+
 GOOD, BAD, INCONCLUSIVE = TrialAnswer.GOOD, TrialAnswer.BAD, TrialAnswer.INCONCLUSIVE
 SIX = ("0.27.1", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0")
 VLLM = AxisSpan("vllm", SIX[0], SIX[-1], SIX)
@@ -33,7 +35,7 @@ def test_seeded_culprit_is_found_within_the_promised_boots(name: str) -> None:
     assert row.beyond == 0
 
 
-def asked_of(bad: Callable[[Mixture], bool]) -> tuple[list[Mixture], search.Ask]:
+def asked_of(bad: Callable[[Mixture], bool]) -> tuple[list[Mixture], Ask]:
     mixtures: list[Mixture] = []
 
     def ask(mixture: Mixture, number: int) -> TrialAnswer:

@@ -55,7 +55,8 @@ def bisection(site: Site, shown: list[Trial]) -> Bisection:
 
 
 def test_killed_bisection_goes_on_where_it_was(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, shown = Boots(most=3), Boots(), []
+    first, second = Boots(most=3), Boots()
+    shown: list[Trial] = []
     monkeypatch.setattr(judge, "run", first.run)
     with pytest.raises(KeyboardInterrupt):
         bisection(site, []).find(error=0, doubt=0.01)
