@@ -273,7 +273,10 @@ def main() -> int:
     right = sum(row.right for row in rows.values()) / options.times / len(rows)
     wrong = sum(row.wrong_and_certain for row in rows.values())
     beyond = sum(row.beyond for row in rows.values())
-    print(f"the twenty: right {right:.2%}, wrong and certain {wrong}, beyond log2(n) + 2 {beyond}")
+    print(
+        f"the twenty: right {right:.2%} (at least 95 %), wrong and certain {wrong} (0), more than "
+        f"log2(n) + 2 boots {beyond} (0)"
+    )
     return int(right < LEAST_RIGHT or wrong > 0 or beyond > 0)
 
 

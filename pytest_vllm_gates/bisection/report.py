@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from pytest_vllm_gates.catalog import releases
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 
 SECONDS = 60  # of a minute
+SHOWN = 100
+"""Characters of a trial's reason in the table; the state has all of it."""
 
 
 def sentence(result: BisectResult) -> str:
@@ -39,17 +43,28 @@ def _culprit(culprit: AxisCulprit) -> str:
         return f"{culprit.axis} {', '.join(culprit.items)}"
     if culprit.axis not in ("vllm", "transformers", "torch", "tokenizers"):
         return f"{culprit.axis} ({culprit.last_good} -> {culprit.first_bad})"
-    words = f"{culprit.axis} {culprit.first_bad} (last good {culprit.last_good})"
+    if _ended(culprit):
+        words = f"{culprit.axis} up to {culprit.first_bad} (good from {culprit.last_good} on)"
+    else:
+        words = f"{culprit.axis} {culprit.first_bad} (last good {culprit.last_good})"
     return words + (f", or one of {', '.join(culprit.untried)}" if culprit.untried else "")
 
 
+def _ended(culprit: AxisCulprit) -> bool:
+    """Return whether the good release is the newer one: the defect ended with it."""
+    return Version(culprit.last_good) > Version(culprit.first_bad)
+
+
 def notes(result: BisectResult) -> list[str]:
-    """Return the addresses of the release notes of what was found."""
+    """Return the addresses of the release notes of the change that was found."""
     return [
         releases.notes(version)
         for culprit in result.culprits
         if culprit.axis == "vllm"
-        for version in (*culprit.untried, culprit.first_bad)
+        for version in (
+            *culprit.untried,
+            culprit.last_good if _ended(culprit) else culprit.first_bad,
+        )
     ]
 
 
@@ -70,7 +85,7 @@ def trial_line(position: int, trial: Trial) -> str:
     """Return a trial as a row of the table of trials."""
     return (
         f"{position:3}  {trial.mixture:32}  vLLM {trial.vllm:8}  {trial.answer:12}  "
-        f"{trial.seconds:4.0f} s  {trial.why}"
+        f"{trial.seconds:4.0f} s  {trial.why[:SHOWN]}"
     )
 
 

@@ -24,6 +24,8 @@ SURE = "both sides were tried twice and answered alike"
         (BisectResult((AxisCulprit("vllm", "0.28.0", "0.31.0", ("0.29.0",)),), False, 1.0, ("r",)),
          "the culprit is vllm 0.31.0 (last good 0.28.0), or one of 0.29.0; not certain "
          "(probability 99.99% by the trials): r"),
+        (BisectResult((AxisCulprit("vllm", "0.29.0", "0.28.0"),), True, 1.0),
+         f"the culprit is vllm up to 0.28.0 (good from 0.29.0 on); {SURE}"),
         (BisectResult((AxisCulprit("chat template", "a", "b"),), True, 1.0),
          f"the culprit is chat template (a -> b); {SURE}"),
         (BisectResult(reasons=("the bad lane answers GOOD, not BAD",)),
@@ -45,6 +47,11 @@ def test_release_notes_and_the_lane_without_it_are_named() -> None:
         "  a lane without it, not tried yet: out/mixed.toml",
         "  try it: pytest --model qwen3.5 --lane out/mixed.toml",
     ]
+
+
+def test_notes_of_a_defect_that_ended_are_those_of_the_release_that_ended_it() -> None:
+    ended = BisectResult((AxisCulprit("vllm", "0.29.0", "0.27.1", ("0.28.0",)),))
+    assert [address.rpartition("/")[2] for address in report.notes(ended)] == ["v0.28.0", "v0.29.0"]
 
 
 def test_plan_counts_the_boots_of_one_culprit() -> None:
