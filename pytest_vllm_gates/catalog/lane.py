@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.catalog import headers as request_headers, outside, plans, toml
+from pytest_vllm_gates.catalog import (
+    headers as request_headers,
+    of_release,
+    outside,
+    plans,
+    releases,
+    toml,
+)
 from pytest_vllm_gates.catalog.expects import Expects
 from pytest_vllm_gates.catalog.scales import NumericScales
 from pytest_vllm_gates.catalog.toml import choose
@@ -18,20 +25,23 @@ SHIPPED = Path(__file__).parent.parent / "lanes"
 # TOML knows lists only; a frozen record keeps them as tuples.
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 
+SUFFIX = ".toml"
 ATTACHED = "base-url"
 """The name of the lane that is a running server's URL."""
 FORMS = ("python", "lock", "command", "base_url")
 
 # What a lock's environment is made with.
 MAKING = ("python_version", "requires_python", "torch_backend")
+# What a lock is resolved for.
+RELEASE = ("vllm", "device")
 # How a server that runs already is reached.
 REACHING = ("api_key_env", "headers", "verify")
 # Keys that would be read and then have no effect in a lane of this form.
 IDLE = {
-    "python": (*MAKING, *REACHING),
+    "python": (*MAKING, *RELEASE, *REACHING),
     "lock": REACHING,
-    "command": (*MAKING, *REACHING),
-    "base_url": (*MAKING, "overlay", "env", "start", "waive"),
+    "command": (*MAKING, *RELEASE, *REACHING),
+    "base_url": (*MAKING, *RELEASE, "overlay", "env", "start", "waive"),
 }
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -40,7 +50,8 @@ class StartCommand(toml.Record):
     """How this lane's vLLM is started: the interpreter's arguments before the flags.
 
     The default is the entry point every release so far has; from 0.30 on it is deprecated in
-    favour of `vllm.entrypoints.launchers`, which the shipped lanes name.
+    favour of `vllm.entrypoints.launchers`, which the shipped lanes name. A lane with `vllm` has
+    the entry points of its release.
     """
 
     server: Words = ("-m", "vllm.entrypoints.openai.api_server")
@@ -53,6 +64,11 @@ class Lane(toml.Record):
     name: toml.Name
     file: Path
     title: toml.Sentence
+    vllm: str | None = None
+    """The release that a lock is resolved for: whatever the lane leaves out follows from it, by
+    `data/releases.toml`."""
+    device: releases.DeviceName | None = None
+    """What such a lock is for: by default what this machine has."""
     python: str | None = None
     lock: str | None = None
     command: Words | None = None
@@ -160,17 +176,35 @@ def files(project: Path) -> dict[str, Path]:
     }
 
 
+def _named_file(name: str) -> Path:
+    file = Path(name).expanduser().absolute()
+    if not file.is_file():
+        raise UserError(f"{name}: there is no such file of a lane\nlist them: vllm-gates lane list")
+    return file
+
+
 def load(name: str, project: Path) -> Lane:
-    """Read the lane called `name`; raises `UserError` for an unknown name or a faulty file."""
-    lane_files = files(project)
-    name = choose("lane", name, lane_files)
-    lane = outside.load(lane_files[name], Lane, name=name, file=lane_files[name])
+    """Read the lane called `name`, or the one in a file that is named (`out/mine.toml`).
+
+    Raises `UserError` for an unknown name or a faulty file.
+    """
+    if name.endswith(SUFFIX):
+        file = _named_file(name)
+        name = file.stem
+    else:
+        lane_files = files(project)
+        name = choose("lane", name, lane_files)
+        file = lane_files[name]
+    text, table = outside.read(file)
+    if "vllm" in table:
+        table = of_release.completed(file, table)
+    lane = toml.validated(file, text, {**table, "name": name, "file": file}, Lane)
     start = lane.start
     for key, words in {"command": lane.command, "start.server": start.server,
                        "start.renderer": start.renderer}.items():  # fmt: skip
         if words is not None and not words:
             raise UserError(f"{lane.file}: {key} is empty: expected a program and its arguments")
-    if lane.lock_path is not None and not lane.lock_path.is_file():
+    if lane.lock_path is not None and not lane.lock_path.is_file() and lane.vllm is None:
         source = lane.lock_path.with_suffix(".in")
         raise UserError(
             f"{lane.file}: the lock {str(lane.lock_path)!r} does not exist\n"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes, project as projects
 from pytest_vllm_gates.checkpoints import named
+from pytest_vllm_gates.cli import lane_new
 from pytest_vllm_gates.environment import build as environment_build, environment
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_together
@@ -68,6 +69,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--port", type=int, default=lane_commands.PORT, help="default: %(default)s"
     )
     command_parser.set_defaults(run=run_command)
+    lane_new.declare(actions)
     freeze_parser = actions.add_parser("freeze", help=FREEZE, description=FREEZE)
     freeze_parser.add_argument("name", metavar="NAME", help="of the lane to write")
     freeze_parser.add_argument(

@@ -29,7 +29,7 @@ PROG = "vllm-gates"
 NOBODY_READS = 128 + signal.SIGPIPE
 COMMANDS: tuple[str, ...] = (
     "lane", "inventory", "preflight", "allreduce", "plan", "prompts", "explain", "signatures",
-    "report", "history", "servers", "capture", "incident", "shrink",
+    "report", "history", "servers", "capture", "incident", "shrink", "bisect",
 )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.environment import build, installed
+from pytest_vllm_gates.catalog import releases
+from pytest_vllm_gates.environment import build, installed, release_lock
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Envi
     Raises `UserError` with the cause and the next command when there is none to be had.
     """
     if lane.form == "lock":
+        if lane.vllm and lane.lock_path and not lane.lock_path.is_file():
+            progress(f"lane {lane.name}: resolving vLLM {lane.vllm} into {lane.lock_path.name}")
+            release_lock.write(lane, lane.vllm, lane.lock_path)
         home, made = build.ensure(lane, cache, progress)
         versions = build.versions(home)
         drift = installed.difference(build.pinned_requirements(lane, home), versions)
@@ -69,6 +73,9 @@ def at_hand(lane: Lane, *, cache: Path) -> Environment:
 
     Raises `UserError` where `prepare` would for what is there.
     """
+    if lane.form == "lock" and lane.vllm and lane.lock_path and not lane.lock_path.is_file():
+        package = releases.table().devices[lane.device or "cpu"].package
+        return Environment(None, {package: lane.vllm}, python_version=build.python_for(lane))
     if lane.form == "lock" and build.existing_environment(lane, cache) is None:
         return Environment(None, build.pinned(lane), python_version=build.python_for(lane))
     return prepare(lane, cache=cache, progress=lambda _: None)

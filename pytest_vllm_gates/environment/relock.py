@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 
+LAST_LINES = 8
+
 HEADER = """\
 # Every package of the lane, pinned; installed as it stands, without looking at dependencies.
 # Made from {name} by: python -m pytest_vllm_gates.environment.relock {name}
@@ -56,7 +58,10 @@ def targets() -> list[dict[str, str]]:
 
 
 def resolved(path: Path, *options: str) -> list[Requirement]:
-    """Return what uv resolves `path` (a `.in` file) to, with further options."""
+    """Return what uv resolves `path` (a `.in` file) to, with further options.
+
+    Raises `UserError` with uv's last words where nothing meets all of it.
+    """
     environ, arguments = environment_uv.for_uv(os.environ)
     excludes = path.with_suffix(".excludes")
     if excludes.exists():
@@ -64,8 +69,15 @@ def resolved(path: Path, *options: str) -> list[Requirement]:
     result = subprocess.run(
         [uv.find_uv_bin(), "pip", "compile", str(path), "--quiet", "--no-header",
          "--no-annotate", *arguments, *options],
-        env=environ, check=True, stdout=subprocess.PIPE, text=True,
+        env=environ, check=False, capture_output=True, text=True,
     )  # fmt: skip
+    if result.returncode:
+        words = [line for line in result.stderr.splitlines() if line.strip()]
+        last_words = "\n".join(f"  uv: {line}" for line in words[-LAST_LINES:])
+        raise UserError(
+            f"{path.name}: the configured sources have nothing that meets it (uv ended with status "
+            f"{result.returncode})\n{last_words}\nsee your sources: python -m pip config list"
+        )
     return [Requirement(line) for line in result.stdout.splitlines() if line.strip()]
 
 
@@ -98,21 +110,36 @@ def refusals(path: Path) -> dict[str, SpecifierSet]:
     return refused
 
 
-def relock(path: Path) -> Path:
-    """Resolve `path` (a `.in` file) and write its lock; returns the lock's path."""
+def everywhere(path: Path) -> tuple[list[Requirement], list[Requirement]]:
+    """Return what `path` (a `.in` file) resolves to on every machine, and what that has lost.
+
+    Universally, uv believes one wheel of a release for all of them; lost is what this machine's
+    wheels need besides.
+    """
     requirements = narrowed(resolved(path, "--universal", "--python-version", PYTHONS[0]))
-    # Universally, uv believes one wheel of a release for all of them; here is what this machine's
-    # wheels say.
-    lost = {package.name for package in resolved(path)} - {package.name for package in requirements}
-    if lost:
-        raise UserError(f"{path}: the universal resolution has lost {', '.join(sorted(lost))}\n"
-                        f"name them, with the version and a marker, in {path}")  # fmt: skip
+    names = {package.name for package in requirements}
+    return requirements, [package for package in resolved(path) if package.name not in names]
+
+
+def lock_text(path: Path, requirements: Iterable[Requirement]) -> str:
+    """Return the text of the lock of `path`, with the builds it refuses."""
     refused_builds = refusals(path)
+    lines = [HEADER.format(name=path.name)]
     for requirement in requirements:
         requirement.specifier &= refused_builds.get(requirement.name, SpecifierSet())
+        lines.append(f"{requirement}\n")
+    return "".join(lines)
+
+
+def relock(path: Path) -> Path:
+    """Resolve `path` (a `.in` file) and write its lock; returns the lock's path."""
+    requirements, lost = everywhere(path)
+    if lost:
+        names = ", ".join(sorted(package.name for package in lost))
+        raise UserError(f"{path}: the universal resolution has lost {names}\n"
+                        f"name them, with the version and a marker, in {path}")  # fmt: skip
     lock = path.with_suffix(".txt")
-    lines = [HEADER.format(name=path.name), *(f"{requirement}\n" for requirement in requirements)]
-    write_whole(lock, "".join(lines))
+    write_whole(lock, lock_text(path, requirements))
     return lock
 
 
@@ -124,7 +151,7 @@ def main() -> int:
     for file in parser.parse_args().files:
         try:
             print(relock(file))
-        except (UserError, subprocess.CalledProcessError) as error:
+        except UserError as error:
             print(error, file=sys.stderr)
             return 1
     return 0

@@ -18,7 +18,7 @@ from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.bounded.limits import excerpt
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.catalog.lane import FORMS, MAKING, Lane
+from pytest_vllm_gates.catalog.lane import FORMS, MAKING, RELEASE, Lane
 from pytest_vllm_gates.catalog.toml import fold
 from pytest_vllm_gates.environment import installed, lock as environment_lock
 from pytest_vllm_gates.errors import UserError
@@ -109,8 +109,15 @@ class FrozenLane:
     notes: tuple[str, ...]
 
 
-def target(name: str, project: Path, lanes_by_name: Mapping[str, Path], *, force: bool) -> Path:
-    """Return the file a frozen lane will have.
+def target(
+    name: str,
+    project: Path,
+    lanes_by_name: Mapping[str, Path],
+    *,
+    force: bool,
+    command: str = "",
+) -> Path:
+    """Return the file a frozen lane will have; `command` is what was typed.
 
     Raises `UserError` for a name that cannot be one, or is one already where `force` is not set.
     """
@@ -124,7 +131,7 @@ def target(name: str, project: Path, lanes_by_name: Mapping[str, Path], *, force
         hint = (
             ""
             if taken_name != name
-            else f"\nor write over it: vllm-gates lane freeze {name} --force"
+            else f"\nor write over it: {command or f'vllm-gates lane freeze {name}'} --force"
         )
         raise UserError(
             f"there is a lane {taken_name!r} already: {lanes_by_name[taken_name]}\n"
@@ -192,7 +199,7 @@ def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any
     table: dict[str, Any] = {}
     if source is not None:
         table = source.model_dump(mode="json", exclude_unset=True)
-        for key in ("name", "file", *FORMS, *MAKING):
+        for key in ("name", "file", *FORMS, *MAKING, *RELEASE):
             table.pop(key, None)
     notes = []
     for key, is_secret in (("env", names_a_secret), ("serve", is_secret_flag)):

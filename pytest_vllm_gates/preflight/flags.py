@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.catalog import releases, toml
 from pytest_vllm_gates.preflight.types import CheckResult, fails, ok
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ READABLE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
 
 
 def flags(situation: Situation) -> CheckResult:
-    """Counts are positive whole numbers, a share is above 0 and at most 1."""
+    """Flags are known to this vLLM; counts are positive whole numbers, a share is in (0, 1]."""
+    if unknown := _unknown(situation):
+        return unknown
     wrong = [
         f"{name} = {situation.flag(name)!r} is no positive whole number"
         for name in COUNTS
@@ -52,6 +55,43 @@ def flags(situation: Situation) -> CheckResult:
             fix="mend the value where it is set",
         )
     return ok("every value that is looked at is possible")
+
+
+def _unknown(situation: Situation) -> CheckResult | None:
+    """Return the failure for flags that this vLLM does not take; None where there is none.
+
+    A package that hooks itself into vLLM may bring flags of its own: then nothing is said.
+    """
+    if situation.bundle.plugins:
+        return None
+    version = situation.bundle.vllm
+    names = releases.unknown(situation.known_flags, situation.serve)
+    if not names:
+        return None
+    remarks = {name: releases.remark(name, version) for name in names}
+    words = [f"{name} ({remark})" if remark else name for name, remark in remarks.items()]
+    guesses = {
+        name: toml.nearest(name, situation.known_flags)
+        for name, remark in remarks.items()
+        if not remark
+    }
+    return fails(
+        f"vLLM {version or 'of this lane'} has no flag {', '.join(words)}",
+        cause="the flags are those of another release, or one is misspelled; vLLM would end with "
+        "'unrecognized arguments'",
+        fix="; ".join(
+            _fix(name, releases.name_in(name, version) if version else None, guesses.get(name))
+            for name in names
+        ),
+    )
+
+
+def _fix(name: str, other: str | None, guess: str | None) -> str:
+    if other:
+        return f"write {other} in place of {name} in [serve]"
+    if guess:
+        return f"did you mean {guess!r} in place of {name!r}?"
+    return f"leave {name} out of [serve] of the lane or the family"
 
 
 def count(situation: Situation, name: str, default: int | None = None) -> int | None:

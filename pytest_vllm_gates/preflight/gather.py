@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
-from pytest_vllm_gates.catalog import flags
+from pytest_vllm_gates.catalog import flags, releases
 from pytest_vllm_gates.checkpoints import files as checkpoint_files
-from pytest_vllm_gates.environment import bundle, fatbin, libraries, overlay, parsers
+from pytest_vllm_gates.environment import (
+    bundle,
+    fatbin,
+    libraries,
+    overlay,
+    parsers,
+    server_flags,
+)
 from pytest_vllm_gates.environment.types import Bundle, Library
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.preflight.types import Node, Situation
@@ -88,6 +95,7 @@ def gather(
         parsers_known=all(
             parsers.known_parsers(environment.folders, flag) for flag in parsers.REGISTRIES
         ),
+        known_flags=_known_flags(environment),
         nodes=tuple(nodes),
         renderer=renderer,
         own_address=_own_address(variables.get(HOST_IP, "")) if local else None,
@@ -99,6 +107,13 @@ def gather(
         missing_files=_missing_files(variables) if local else {},
         own_limits=is_ours and (not elsewhere or machine.limits.open_files is not None),
     )
+
+
+def _known_flags(environment: Environment) -> frozenset[str]:
+    """Return the flags of an environment's vLLM: by its source, else by the table of releases."""
+    if found := server_flags.installed(environment.folders):
+        return found
+    return releases.flags(environment.vllm) if environment.vllm else frozenset()
 
 
 def _own_address(address: str) -> bool | None:

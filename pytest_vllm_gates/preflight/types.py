@@ -77,6 +77,8 @@ class Situation:
     """Tokens that a listed checkpoint was made for by the family's file."""
     unknown_parser: str | None = None
     parsers_known: bool = True
+    known_flags: frozenset[str] = frozenset()
+    """The flags that this vLLM takes; empty where they are not known."""
     nodes: tuple[Node, ...] = ()
     renderer: bool = False
     """Whether only prompts are rendered: no accelerator, no weights."""

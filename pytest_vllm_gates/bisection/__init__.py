@@ -1,0 +1,1 @@
+"""From a good lane and a bad one to the change between them that is the cause."""

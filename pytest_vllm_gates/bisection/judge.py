@@ -1,0 +1,135 @@
+"""Runs the gates, or an incident's replay, on one lane, and reads what that came to."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.bisection.types import TrialAnswer
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.outcomes import Outcome
+from pytest_vllm_gates.process.process import GuardedProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
+
+POLL_S = 0.5
+VERDICT = "verdict.json"
+REPLAYS = {
+    "REPRODUCED": TrialAnswer.BAD,
+    "NOT MET": TrialAnswer.BAD,
+    "NOT REPRODUCED": TrialAnswer.GOOD,
+}
+UNSURE = (Outcome.BLOCKED, Outcome.INCONCLUSIVE, Outcome.MISSING, Outcome.KNOWN, Outcome.WAIVED)
+SHOWN, LONGEST = 2, 140
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a bundle came to, why, and the tests that failed."""
+
+    answer: TrialAnswer
+    why: str
+    failed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BisectQuestion:
+    """What is asked of each bundle."""
+
+    model: str | None = None
+    gates: tuple[str, ...] = ()
+    """Expressions for `-m`."""
+    test: str | None = None
+    """An expression for `-k`."""
+    repro: Path | None = None
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of pytest that ask it."""
+        words = ["--model", self.model] if self.model else []
+        if self.repro is not None:
+            return [*words, "--repro", str(self.repro)]
+        words += ["-m", " or ".join(self.gates)] if self.gates else []
+        return words + (["-k", self.test] if self.test else [])
+
+
+def run(
+    question: BisectQuestion,
+    lane: Path,
+    *,
+    project: Path,
+    folder: Path,
+    say: Callable[[str], None],
+    failing: Collection[str] = (),
+) -> Judgement:
+    """Ask a lane. `folder` gets the report and the log; `failing` are the tests that decide.
+
+    Blocks for as long as a boot and the gates take.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / VERDICT).unlink(missing_ok=True)
+    words = [sys.executable, "-m", "pytest", "--rootdir", str(project), "-p", "no:cacheprovider",
+             *question.arguments(), "--lane", str(lane), "--gates-report", str(folder)]  # fmt: skip
+    log = folder / "pytest.log"
+    log.unlink(missing_ok=True)
+    started = time.monotonic()
+    process = GuardedProcess(words, env=dict(os.environ), log=log, cwd=project)
+    try:
+        while process.poll() is None:
+            say(f"{lane.stem}: {time.monotonic() - started:.0f} s")
+            process.wait(POLL_S)
+    finally:
+        status = process.stop()
+    try:
+        document = bounded_read.json(folder / VERDICT, unique=True, whole=True)
+    except (OSError, FileError):
+        why = f"no verdict: pytest ended with {status}, see {log}"
+        return Judgement(TrialAnswer.INCONCLUSIVE, why)
+    return answer(document, failing)
+
+
+def answer(document: Mapping[str, Any], failing: Collection[str] = ()) -> Judgement:
+    """Return what a verdict's document says of the bundle.
+
+    Bad is a test that FAILs, or an incident that is reproduced; with `failing`, one of these tests
+    alone. Good is where each of them passes. What is known of this release, blocked, or was not
+    judged decides nothing: a list of known defects is not the server. A server that does not boot
+    is bad for the boot gate, and for nothing else.
+    """
+    if replayed := document.get("repro"):
+        what = str(replayed["answer"])
+        return Judgement(REPLAYS.get(what, TrialAnswer.INCONCLUSIVE), what)
+    tests = [
+        test
+        for family in document["families"]
+        for gate in family["gates"]
+        for test in gate["tests"]
+        if not failing or test["test"] in failing
+    ]
+    failed = [test for test in tests if test["outcome"] == Outcome.FAIL]
+    if failed:
+        return Judgement(TrialAnswer.BAD, _listed(failed), tuple(test["test"] for test in failed))
+    unsure = [test for test in tests if test["outcome"] in UNSURE]
+    if failing and (missing := {*failing} - {test["test"] for test in tests}):
+        return Judgement(TrialAnswer.INCONCLUSIVE, f"not run: {', '.join(sorted(missing))}")
+    if unsure and (failing or not any(test["outcome"] == Outcome.PASS for test in tests)):
+        return Judgement(TrialAnswer.INCONCLUSIVE, _listed(unsure))
+    if any(test["outcome"] == Outcome.PASS for test in tests):
+        passed = f"{len(tests)} tests, none fails" if len(tests) > 1 else "passes"
+        return Judgement(TrialAnswer.GOOD, passed)
+    return Judgement(TrialAnswer.INCONCLUSIVE, "no test was judged")
+
+
+def _listed(tests: Sequence[Mapping[str, Any]]) -> str:
+    reasons = [" ".join(str(test["reason"]).split()) for test in tests[:SHOWN]]
+    words = [
+        f"{test['outcome']} {test['test']}: {reason}"[:LONGEST]
+        for test, reason in zip(tests, reasons, strict=False)
+    ]
+    more = f" and {len(tests) - SHOWN} more" if len(tests) > SHOWN else ""
+    return "; ".join(words) + more

@@ -1,0 +1,53 @@
+"""What a bisection will take: boots by phase, and environments to make."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.bisection.types import AxisSpan
+
+ENDS, CONFIRMATIONS = 2, 2
+NOISE_FACTOR = 6
+"""Boots for one answer where answers are wrong at a rate of 0.1, at most."""
+
+
+@dataclass(frozen=True)
+class BisectPlan:
+    """The steps of a bisection, each with the boots it takes at most."""
+
+    steps: tuple[tuple[str, int], ...]
+
+    @property
+    def boots(self) -> int:
+        """All boots, for one culprit along the longest axis."""
+        return sum(boots for _, boots in self.steps)
+
+
+def of(axes: Sequence[AxisSpan], *, noisy: bool) -> BisectPlan:
+    """Return the plan for one culprit; a culprit of several axes takes more."""
+    factor = NOISE_FACTOR if noisy else 1
+    steps = [("the good lane and the bad one", ENDS * factor)]
+    if len(axes) > 1:
+        boots = math.ceil(math.log2(len(axes))) + 1
+        steps.append((f"which of {len(axes)} axes", boots * factor))
+    along = [(_along(axis), axis) for axis in axes]
+    if along:
+        boots, axis = max(along, key=lambda pair: pair[0])
+        what = f"{len(axis.versions)} releases" if axis.versions else f"{len(axis.items)} changes"
+        if boots:
+            steps.append((f"along {axis.name}: {what}", boots * factor))
+    if not noisy:
+        steps.append(("both sides of what is found, once more", CONFIRMATIONS))
+    return BisectPlan(tuple(steps))
+
+
+def _along(axis: AxisSpan) -> int:
+    """Return the boots along an axis at most, its ends aside."""
+    if axis.versions:
+        return math.ceil(math.log2(max(1, len(axis.versions) - 1)))
+    return math.ceil(math.log2(len(axis.items))) + 1 if len(axis.items) > 1 else 0

@@ -1,0 +1,84 @@
+"""What a search asks, what it is told, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TrialAnswer(StrEnum):
+    """What one bundle came to."""
+
+    GOOD = "GOOD"
+    BAD = "BAD"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    """It does not resolve, does not boot, or nothing could be judged."""
+
+
+@dataclass(frozen=True)
+class AxisSpan:
+    """One thing in which the two lanes differ, and what lies between."""
+
+    name: str
+    good: str
+    """What the good lane has, in words."""
+    bad: str
+    versions: tuple[str, ...] = ()
+    """The releases from the good one to the bad one, both included; empty where there are none."""
+    items: tuple[str, ...] = ()
+    """The single changes of an axis that consists of several, such as flags."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A bundle between the good and the bad one.
+
+    It has the axes of `changed` from the bad lane and all others from the good one.
+    """
+
+    changed: frozenset[str] = frozenset()
+    version: tuple[str, str] | None = None
+    """An axis that is at a release between, and the release."""
+    items: tuple[str, frozenset[str]] | None = None
+    """An axis of which these changes alone are made."""
+
+    @property
+    def key(self) -> str:
+        """The mixture as one line: its name in the state and in tables."""
+        parts = [f"bad {name}" for name in sorted(self.changed)]
+        if self.version:
+            parts.append(" ".join(self.version))
+        if self.items:
+            parts.append(f"{self.items[0]}: {' '.join(sorted(self.items[1])) or 'none'}")
+        return ", ".join(parts) or "good"
+
+
+Ask = Callable[[Mixture, int], TrialAnswer]
+"""Returns what a mixture comes to in its trial of that number, counted from 1."""
+
+
+@dataclass(frozen=True)
+class AxisCulprit:
+    """What was found along one axis."""
+
+    axis: str
+    last_good: str
+    first_bad: str
+    untried: tuple[str, ...] = ()
+    """Releases between the two that could not be judged."""
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BisectResult:
+    """What a search came to."""
+
+    culprits: tuple[AxisCulprit, ...] = ()
+    """One axis, or those that are bad together alone; empty where nothing was found."""
+    certain: bool = False
+    """Whether every answer that matters was given twice and alike, and leaves one change."""
+    confidence: float = 0.0
+    """The probability that the culprits are these, by the stated rate of wrong answers."""
+    reasons: tuple[str, ...] = ()
+    """Why it is not certain, or why nothing was found."""

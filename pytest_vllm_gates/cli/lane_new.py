@@ -1,0 +1,115 @@
+"""`vllm-gates lane new`: writes a lane for a release of vLLM, locked and checked."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates import files
+from pytest_vllm_gates.catalog import lane as lanes, project as projects, releases
+from pytest_vllm_gates.catalog.of_release import device_here
+from pytest_vllm_gates.checkpoints import named
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.files import write_together
+from pytest_vllm_gates.lanes import freeze, new
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.preflight import checks as preflight_checks, gather
+from pytest_vllm_gates.report import checks as report
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.preflight.types import Check
+
+NEW = """write a lane for a release of vLLM: lanes/NAME.toml and a lock of every package, with the
+start command, the flags and the repairs of that release; all files or none"""
+MODEL = "qwen3.5"
+
+
+def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    parser = actions.add_parser("new", help=NEW, description=NEW)
+    parser.add_argument("name", metavar="NAME", help="of the lane to write")
+    parser.add_argument("--vllm", required=True, metavar="VERSION", help="a release, as 0.29.0")
+    parser.add_argument(
+        "--device", choices=sorted(releases.table().devices), help="default: what this machine has"
+    )
+    parser.add_argument(
+        "--with", dest="besides", action="append", default=[], metavar="REQUIREMENT",
+        help="a package at a version of your own, as 'transformers==5.16.1' (again for another)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", default=MODEL, metavar="NAME",
+        help="a family, folder or Hub id to check the lane with (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--dry-run", action="store_true", help="resolve and check; write nothing")
+    parser.add_argument("--force", action="store_true", help="write over the lane of that name")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Resolve, check and write the lane; 1 where preflight fails, and then nothing is written."""
+    project = projects.current()
+    command = f"vllm-gates lane new {options.name} --vllm {options.vllm}"
+    file = freeze.target(
+        options.name, project, lanes.files(project), force=options.force, command=command
+    )
+    device = options.device or device_here()
+    print(f"resolving vLLM {options.vllm} on {device}", file=sys.stderr)
+    lane = new.compose(file, options.vllm, device, besides=options.besides)
+    checks = _checked(lane, file, options.model, project)
+    failed = preflight_checks.failed(checks)
+    written = not options.dry_run and not failed
+    if written:
+        write_together(lane.files)
+    names = [str(path.relative_to(project)) for path in lane.files] if written else []
+    if options.json:
+        document = {"lane": file.stem, "vllm": options.vllm, "device": device,
+                    "done": list(lane.done), "files": names,
+                    "preflight": report.preflight_document(checks)}  # fmt: skip
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    else:
+        _print(options, lane, names, failed)
+    return int(bool(failed))
+
+
+def _print(
+    options: argparse.Namespace, lane: new.NewLane, names: Sequence[str], failed: Sequence[Check]
+) -> None:
+    print(f"lane {options.name}: vLLM {options.vllm}")
+    for line in lane.done:
+        print(f"  {line}")
+    for name in names:
+        print(f"  written: {name}")
+    if failed:
+        print(f"preflight with {options.model} fails, nothing is written:")
+        print(preflight_checks.explain(failed))
+        return
+    print(f"preflight with {options.model}: nothing fails")
+    if names:
+        print(f"try it: pytest --model {options.model} --lane {options.name} -m boot")
+    else:
+        print("nothing is written: --dry-run")
+
+
+def _checked(lane: new.NewLane, file: Path, model: str, project: Path) -> tuple[Check, ...]:
+    """Return what preflight says of a lane that is not written yet."""
+    with tempfile.TemporaryDirectory(prefix="vllm-gates-") as folder:
+        aside = Path(folder)
+        write_together({aside / "lanes" / path.name: text for path, text in lane.files.items()})
+        loaded = lanes.load(file.stem, aside)
+        family, checkpoint, _ = named.served(model, None, loaded, project)
+        return preflight_checks.run(
+            gather.gather(
+                family,
+                checkpoint,
+                loaded,
+                environment.at_hand(loaded, cache=files.default_cache()),
+                machine_inspect.inspect(),
+            )
+        )
