@@ -25,13 +25,24 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
-from pytest_vllm_gates.miniatures import training  # noqa: E402
+from pytest_vllm_gates.miniatures import eyes, training  # noqa: E402
+from pytest_vllm_gates.miniatures.training_state import TrainingState  # noqa: E402
 
 THREADS = 2  # the same everywhere, so that sums do not depend on the number of cores
 
 
-def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], None]) -> None:
-    """Build a miniature into a folder, which is replaced only when the build succeeded."""
+def build(
+    name: str,
+    output: Path,
+    *,
+    seed: int | None,
+    say: Callable[[str], None],
+    state: Path | None = None,
+) -> None:
+    """Build a miniature into a folder, which is replaced only when the build succeeded.
+
+    `state` is where an interrupted training is kept, and goes on from.
+    """
     model_recipe = recipe.load(name)
     seed = model_recipe.training.seed if seed is None else seed
     transformers.utils.logging.disable_progress_bar()
@@ -75,7 +86,10 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     def fresh(count: int) -> list[training.Example]:
         drawn = [example(noise.draw()) for _ in range(count)]
         drawn_pictures = model_recipe.training.pictures if model_recipe.vision else 0
-        return drawn + [sighted(pictures.draw()) for _ in range(drawn_pictures)]
+        return drawn + see(drawn_pictures)
+
+    def see(count: int) -> list[training.Example]:
+        return [sighted(pictures.draw()) for _ in range(count)]
 
     trained = training.train(
         model,
@@ -85,6 +99,9 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
         most_epochs=model_recipe.training.epochs,
         seed=seed,
         say=say,
+        see=see if model_recipe.vision else None,
+        sight_steps=model_recipe.training.sight_steps,
+        state=TrainingState(state),
     )
     if trained.worst < training.MARGIN:
         raise MiniatureError(
@@ -161,6 +178,7 @@ def _model(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
             **outer,
         )
         model = transformers.AutoModelForImageTextToText.from_config(config).float()
+        eyes.open_eyes(model)
     for name, parameter in model.named_parameters():
         for end, value in model_recipe.training.initial.items():
             if name.endswith(end):
