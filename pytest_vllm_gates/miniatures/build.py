@@ -51,8 +51,6 @@ def build(
     torch.set_num_threads(THREADS)
     torch.use_deterministic_algorithms(True)
     taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
-    if model_recipe.training.both_orders:
-        taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
     seen_cases = sight.taught() if model_recipe.vision else ()
     texts = [
         (rendering.prompt(model_recipe, d), rendering.completion(model_recipe, d))
@@ -63,6 +61,8 @@ def build(
         (text for pair in texts for text in pair),
         model_recipe.config["vocab_size"],
     )
+    if model_recipe.training.both_orders:
+        taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
     model = _model(model_recipe, tokenizer)
     parameters = sum(p.numel() for p in model.parameters())
     say(
