@@ -71,6 +71,11 @@ class CallForm:
         return bool(LAST_TAG.search(self.call))
 
     @cached_property
+    def _json_in_tags(self) -> bool:
+        """Whether a call is an object between its own tags: what it holds may look like one."""
+        return self._in_tags and _around(self.call, "NAME").startswith(tuple(OPENING))
+
+    @cached_property
     def _in_list(self) -> bool:
         """Whether several calls share one list."""
         return not self._in_tags and self.call.endswith("]")
@@ -105,12 +110,14 @@ class CallForm:
         """Return how many calls there are; None where the form does not tell."""
         if not self._in_tags:
             return sum(len(written.parts) for written in found)
+        if self._json_in_tags:
+            return len(found)
         before_name = _around(self.call, "NAME")
         return sum(each.block.count(before_name) for each in found) if before_name else None
 
     def bare(self, found: tuple[WrittenCall, ...]) -> str:
         """Return what the calls hold beside the form: names, keys and values."""
-        if self._in_tags:
+        if self._in_tags and not self._json_in_tags:
             text = "".join(written.block for written in found)
             for markup in self._markup:
                 text = text.replace(markup, " ")

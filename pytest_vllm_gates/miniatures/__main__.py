@@ -61,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("name", metavar="NAME")
     build.add_argument("--output", type=Path, metavar="DIR", help="default: the shipped place")
     build.add_argument("--seed", type=int, metavar="N")
+    build.add_argument(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="keep the training's state there, and go on from it",
+    )
     build.add_argument("--python", metavar="PATH", help="an interpreter with torch")
     build.set_defaults(run=_build)
     list_command = commands.add_parser("list", help="name them all")
@@ -94,7 +100,7 @@ def _build(options: argparse.Namespace) -> None:
     from pytest_vllm_gates.miniatures.build import build  # noqa: PLC0415
 
     output = options.output or miniatures.CHECKPOINTS / options.name
-    build(options.name, output, seed=options.seed, say=_say)
+    build(options.name, output, seed=options.seed, say=_say, state=options.state)
     if sys.stderr.isatty():
         print(file=sys.stderr)
 
@@ -105,6 +111,8 @@ def _build_elsewhere(options: argparse.Namespace) -> None:
     command = [python, "-m", "pytest_vllm_gates.miniatures", "build", options.name]
     if options.output:
         command += ["--output", str(options.output.absolute())]
+    if options.state:
+        command += ["--state", str(options.state.absolute())]
     if options.seed is not None:
         command += ["--seed", str(options.seed)]
     paths = filter(None, (overlay, str(HERE.parent.parent)))

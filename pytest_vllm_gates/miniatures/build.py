@@ -27,13 +27,24 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
-from pytest_vllm_gates.miniatures import embedding, training  # noqa: E402
+from pytest_vllm_gates.miniatures import embedding, eyes, training  # noqa: E402
+from pytest_vllm_gates.miniatures.training_state import TrainingState  # noqa: E402
 
 THREADS = 2  # the same everywhere, so that sums do not depend on the number of cores
 
 
-def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], None]) -> None:
-    """Build a miniature into a folder, which is replaced only when the build succeeded."""
+def build(
+    name: str,
+    output: Path,
+    *,
+    seed: int | None,
+    say: Callable[[str], None],
+    state: Path | None = None,
+) -> None:
+    """Build a miniature into a folder, which is replaced only when the build succeeded.
+
+    `state` is where an interrupted training is kept, and goes on from.
+    """
     model_recipe = recipe.load(name)
     seed = model_recipe.training.seed if seed is None else seed
     transformers.utils.logging.disable_progress_bar()
@@ -45,8 +56,6 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
         _build_embedding(model_recipe, output, seed, say)
         return
     taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
-    if model_recipe.training.both_orders:
-        taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
     seen_cases = sight.taught() if model_recipe.vision else ()
     texts = [
         (rendering.prompt(model_recipe, d), rendering.completion(model_recipe, d))
@@ -57,6 +66,8 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
         (text for pair in texts for text in pair),
         model_recipe.config["vocab_size"],
     )
+    if model_recipe.training.both_orders:
+        taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
     model = _model(model_recipe, tokenizer)
     parameters = sum(p.numel() for p in model.parameters())
     say(
@@ -80,7 +91,10 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     def fresh(count: int) -> list[training.Example]:
         drawn = [example(noise.draw()) for _ in range(count)]
         drawn_pictures = model_recipe.training.pictures if model_recipe.vision else 0
-        return drawn + [sighted(pictures.draw()) for _ in range(drawn_pictures)]
+        return drawn + see(drawn_pictures)
+
+    def see(count: int) -> list[training.Example]:
+        return [sighted(pictures.draw()) for _ in range(count)]
 
     trained = training.train(
         model,
@@ -90,6 +104,9 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
         most_epochs=model_recipe.training.epochs,
         seed=seed,
         say=say,
+        see=see if model_recipe.vision else None,
+        sight_steps=model_recipe.training.sight_steps,
+        state=TrainingState(state),
     )
     if trained.worst < training.MARGIN:
         raise MiniatureError(
@@ -197,6 +214,7 @@ def _model(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
             **outer,
         )
         model = transformers.AutoModelForImageTextToText.from_config(config).float()
+        eyes.open_eyes(model)
     for name, parameter in model.named_parameters():
         for end, value in model_recipe.training.initial.items():
             if name.endswith(end):

@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 
 SIDES = (64, 96, 96, 96, 128, 160)
 LARGE_SIDES = (192, 256)
-STRIPED_WIDTHS = (96, 96, 192)
-"""Each stripe is some tokens wide."""
+SIDE = 96
+"""Of pictures with places or stripes. A stripe is a token wide, in all but ribbons."""
 RIBBON = (480, 32)
-SHIFTED_SHARE, UNSEEN_SHARE, LARGE_SHARE, RIBBON_SHARE = 0.25, 0.06, 0.04, 0.1
+SHIFTED_SHARE, UNSEEN_SHARE, LARGE_SHARE, RIBBON_SHARE = 0.25, 0.06, 0.04, 0.04
+RESIZED = (
+    cases.one(Scene("colour", ("red",), 128, 128)),
+    cases.one(Scene("colour", ("yellow",), 96, 64)),
+    cases.one(Scene("colour", ("blue",), 256, 256)),
+    cases.one(Scene("plain", ("red",), 64, 64)),
+    cases.one(Scene("place", ("blue",), place="top")),
+    cases.one(Scene("place", ("black",), place="left", background=255)),
+    cases.one(Scene("stripes", ("red", "green", "blue"), *RIBBON)),
+)
+"""The scenes that the gate sends in other kinds of files, as the processor resizes them."""
 
 
 def taught() -> tuple[VisionCase, ...]:
     """Return the cases that have to be known: those of the gate, shifted and without pictures."""
-    seen = (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
+    seen = (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES, *RESIZED)
     unseen = {case.kind: cases.without_picture(case) for case in cases.SEEN}
     return (*seen, *map(cases.shifted, cases.SEEN), *unseen.values())
 
@@ -74,7 +84,7 @@ class Pictures:
 
     def _one(self) -> VisionCase:
         kinds: Sequence[Kind] = ("colour", "place", "stripes", "plain")
-        kind = self._random.choices(kinds, (4, 4, 4, 1))[0]
+        kind = self._random.choices(kinds, (2, 6, 4, 1))[0]
         case = cases.one(self._scene(kind))
         return replace(case, after_a_tool=self._random.random() < 0.08)  # noqa: PLR2004
 
@@ -90,7 +100,7 @@ class Pictures:
 
     def _scene(self, kind: Kind) -> Scene:
         width, height = self._size(kind)
-        most = 0.8 if kind == "colour" else 0.5
+        least, most = (0.35, 0.8) if kind == "colour" else (0.4, 0.55)
         return Scene(
             kind,
             # Stripes of one colour side by side would be one.
@@ -98,13 +108,14 @@ class Pictures:
             width,
             height,
             place=self._random.choice(PLACES) if kind == "place" else "middle",
-            share=self._random.uniform(0.35, most),
+            share=self._random.uniform(least, most),
             background=self._random.randint(215, 255),
         )
 
     def _size(self, kind: Kind) -> tuple[int, int]:
-        if kind == "stripes" and self._random.random() < RIBBON_SHARE:
-            return RIBBON
+        if kind == "stripes":
+            return RIBBON if self._random.random() < RIBBON_SHARE else (SIDE, SIDE)
+        if kind == "place":
+            return SIDE, SIDE
         sides = LARGE_SIDES if self._random.random() < LARGE_SHARE else SIDES
-        height = self._random.choice(sides)
-        return self._random.choice(STRIPED_WIDTHS if kind == "stripes" else sides), height
+        return self._random.choice(sides), self._random.choice(sides)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from pytest_vllm_gates.miniatures.training_state import TrainingState
+
 MARGIN = 0.9  # the least probability of a taught token: far above what bf16 or a batch moves
 BATCH_TOKENS = 4096  # of one forward pass, padding included
 SHORT_TOKENS = 64  # below this, padding costs less than another pass
@@ -19,6 +21,8 @@ REFRESHED = 0.3  # share of the known examples in an epoch
 WARM_UP_STEPS = 20
 SLOWER_BELOW_LOSS = 0.1  # nats per token
 LEAST_RATE = 0.2
+SIGHT_EXAMPLES = 16  # pictures in one step of the lessons that come before the dialogues
+STEPS_A_REPORT = 20
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,38 @@ def train(
     most_epochs: int,
     seed: int,
     say: Callable[[str], None],
+    see: Callable[[int], list[Example]] | None = None,
+    sight_steps: int = 0,
+    state: TrainingState | None = None,
 ) -> TrainingResult:
     """Run AdamW until every token of every completion has at least MARGIN.
 
     `draw(n)` returns n fresh examples of the answer to unknown requests; they are trained beside
-    the taught ones and not judged.
+    the taught ones and not judged. `see(n)` returns n fresh examples with pictures: `sight_steps`
+    steps of those alone come first, because they are short and what is seen takes longest to learn.
+    With a `state` a training that was interrupted goes on from what it has kept.
     """
     started = time.monotonic()
     chance = random.Random(seed)  # noqa: S311
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0
     )
-    steps, running = 0, 10.0
+    state = state or TrainingState(None)
+    steps = begun = state.restore(model, optimizer)
+    running = 10.0
+    while see and steps < sight_steps:
+        _set_rate(optimizer, learning_rate * _rate(steps - begun, running))
+        loss, probabilities = _step(model, optimizer, see(SIGHT_EXAMPLES))
+        running = 0.9 * running + 0.1 * loss
+        steps += 1
+        if steps % STEPS_A_REPORT == 0:
+            seconds = time.monotonic() - started
+            right = sum(value >= MARGIN for value in probabilities.values())
+            say(
+                f"pictures, step {steps}, {seconds:.0f} s: loss {running:.4f}, "
+                f"{right}/{len(probabilities)} right"
+            )
+            state.keep(model, optimizer, steps)
     least = dict.fromkeys((example.id for example in examples), 0.0)
     for epoch in range(most_epochs):
         # What is known already is only refreshed now and then: the time goes to what is not.
@@ -74,12 +98,12 @@ def train(
         chance.shuffle(order)
         for start in range(0, len(order), STEP_EXAMPLES):
             chosen = order[start : start + STEP_EXAMPLES]
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate * _rate(steps, running)
+            _set_rate(optimizer, learning_rate * _rate(steps - begun, running))
             loss, probabilities = _step(model, optimizer, chosen + draw(1 + len(chosen) // 3))
             least.update((id_, value) for id_, value in probabilities.items() if id_ in least)
             running = 0.9 * running + 0.1 * loss
             steps += 1
+        state.keep(model, optimizer, steps)
         if min(least.values()) >= MARGIN:
             least = margins(model, examples)
         worst = min(least, key=least.__getitem__)
@@ -92,6 +116,11 @@ def train(
         if least[worst] >= MARGIN:
             break
     return TrainingResult(steps, seconds, running, least[worst], worst)
+
+
+def _set_rate(optimizer: Any, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
 
 
 def _rate(steps: int, loss: float) -> float:

@@ -140,7 +140,7 @@ def _family(family: Mapping[str, Any]) -> str:
         (
             gate["gate"],
             f"{MARKS.get(gate['outcome'], '')} {gate['outcome']}",
-            str(len(gate["tests"])),
+            terminal.counted(test["outcome"] for test in gate["tests"]),
             f"{gate['duration_s']:.1f} s",
             gate["reason"].strip().partition("\n")[0],
         )

@@ -89,6 +89,7 @@ COLOURS: Mapping[str, str] = {
 WAIVERS = {WaiverState.USED: "yellow", WaiverState.UNUSED: "green", WaiverState.EXPIRED: "red"}
 NARROW = 60
 INDENT = "    "
+TESTS_WIDTH = len("tests")
 REASON_LINES = 3
 """Of a gate's reason in the table, where it does not fit beside the outcome."""
 
@@ -120,11 +121,13 @@ def lines(
     width = max(shutil.get_terminal_size().columns, NARROW)
     family_width = max((len(gate.family) for gate in verdict.gates), default=0)
     gate_width = max((len(gate.gate) for gate in verdict.gates), default=0)
-    for gate in verdict.gates:
-        tests = f"{len(gate.tests)} test{'s' if len(gate.tests) != 1 else ' '}"
+    counts = [_counts(test.outcome for test in gate.tests) for gate in verdict.gates]
+    count_width = max((len(words) for _, words in counts), default=0)
+    for gate, (ran, words) in zip(verdict.gates, counts, strict=True):
+        tests = f"{ran:>3} {words:<{max(TESTS_WIDTH, count_width)}}"
         head = (
             f"{gate.family:<{family_width}}  {gate.gate:<{gate_width}}  {gate.outcome:<12}  "
-            f"{tests:>9}  {gate.duration_s:7.1f} s"
+            f"{tests}  {gate.duration_s:7.1f} s"
         )
         first = gate.reason.strip().splitlines()[0] if gate.reason.strip() else ""
         beside = f"{head}  {first}".rstrip()
@@ -149,6 +152,20 @@ def lines(
         yield "yellow", f"  known defects, standing (-v tells each): {_counted(verdict.standing)}"
     for gone in verdict.gone:
         yield "green", f"  known defect, no longer seen (its entry can go): {gone}"
+
+
+def counted(outcomes: Iterable[str]) -> str:
+    """Return how many tests ran, and how many do not apply: "1, 11 n/a"."""
+    ran, words = _counts(outcomes)
+    return f"{ran}{words.removeprefix('tests').removeprefix('test')}"
+
+
+def _counts(outcomes: Iterable[str]) -> tuple[int, str]:
+    """Return how many tests ran, and what follows the number: "tests", or "test, 11 n/a"."""
+    counts = Counter(outcome == Outcome.NOT_APPLICABLE for outcome in outcomes)
+    ran, not_applicable = counts[False], counts[True]
+    words = "test" if ran == 1 else "tests"
+    return ran, f"{words}, {not_applicable} n/a" if not_applicable else words
 
 
 def _requests(gates: Iterable[GateResult], width: int) -> Iterator[str]:

@@ -87,7 +87,7 @@ _RED, _GREEN, _BLUE = (Scene("colour", (name,)) for name in ("red", "green", "bl
 _BLACK_LEFT = Scene("place", ("black",), place="left", background=WHITE)
 # Sides of squares end where blocks of eight pixels do.
 _FLAT = Scene("colour", ("red",), 128, 128)
-_TOP = Scene("place", ("blue",), 128, 128, place="top")
+_TOP = Scene("place", ("blue",), place="top")
 _KINDS: dict[
     str,
     tuple[Scene, Callable[[Pixels], bytes]] | tuple[Scene, Callable[[Pixels], bytes], str],

@@ -82,6 +82,16 @@ def test_the_form_is_taken_from_a_call_and_not_from_its_arguments() -> None:
     assert "functools" not in bare
 
 
+def test_json_between_tags_is_one_call_whatever_its_arguments_hold() -> None:
+    """Arguments of `{"place": {"name": …}}` were counted as a second call."""
+    both = written("qwen3-vl", {"place": WHERE}) + "\n" + written("qwen3-vl", {"name": "Ada"})
+    found = form("qwen3-vl").split(both)[1]
+    assert form("qwen3-vl").count(found) == 2
+    bare = form("qwen3-vl").bare(found)
+    assert bare.count('{"name": "Caf') == bare.count('{"name": "Ada"') == 1
+    assert "tool_call" not in bare
+
+
 def test_blanks_in_a_call_may_differ() -> None:
     text = 'functools[{"name":"get_time","arguments":{}}]'
     rest, found = form("phi").split(text)

@@ -278,11 +278,11 @@ def mixes_pictures_up_in_company(exchange: Exchange) -> None:
 def stretches_pictures_to_squares(exchange: Exchange) -> None:
     """Pictures are resized without their aspect."""
     for part in pictures(exchange):
-        if asks(exchange, "place") and url_of(part) == png_url(WIDE):
-            show(part, png_url(Scene("place", WIDE.colours, place=WIDE.place)))
+        if asks(exchange, "colour") and url_of(part) == png_url(WIDE):
+            show(part, png_url(Scene("colour", WIDE.colours)))
 
 
-WIDE = Scene("place", ("blue",), place="right", width=128)
+WIDE = Scene("colour", ("green",), 128, 96)
 
 
 @told(PROMPTS, "they part at token", path=RENDER)

@@ -69,13 +69,15 @@ def test_build_in_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path:
                 "3",
                 "--output",
                 str(tmp_path),
+                "--state",
+                str(tmp_path / "state"),
             ]
         )
     [(path, arguments, environment)] = started
     assert path == sys.executable
     assert arguments[1:] == [
         "-m", "pytest_vllm_gates.miniatures", "build", "gemma-4",
-        "--output", str(tmp_path), "--seed", "3",
+        "--output", str(tmp_path), "--state", str(tmp_path / "state"), "--seed", "3",
     ]  # fmt: skip
     assert Path(environment["PYTHONPATH"], "pytest_vllm_gates", "miniatures").is_dir()
 

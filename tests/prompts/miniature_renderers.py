@@ -19,6 +19,7 @@ MINIATURES = {
     "qwen3.5": "qwen3.5", "glm": "glm-4.7", "deepseek": "deepseek-v3.1", "gemma": "gemma-4",
     "gemma/3": "gemma-3", "llama": "llama-3", "llama/4": "llama-4", "mistral": "mistral",
     "phi": "phi-4", "kimi": "kimi-k2", "minimax": "minimax-m2", "nemotron": "nemotron-3",
+    "qwen3-vl": "qwen3-vl",
 }  # fmt: skip
 
 

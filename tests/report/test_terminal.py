@@ -37,6 +37,28 @@ def test_a_gate_is_one_line_with_its_first_reason(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_what_does_not_apply_is_not_counted_as_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of text read "vision PASS 12 tests", and eleven of them had not run."""
+    monkeypatch.setenv("COLUMNS", "200")
+    unseen = [
+        TestResult("qwen3.5", "vision", str(at), Outcome.NOT_APPLICABLE, "no eyes")
+        for at in range(11)
+    ]
+    summary = lines(
+        TestResult("qwen3.5", "boot", "a", Outcome.PASS),
+        *unseen,
+        TestResult("qwen3.5", "vision", "z", Outcome.PASS),
+        TestResult("qwen3.5", "tools", "a", Outcome.NOT_APPLICABLE, "no tools"),
+    )
+    assert [text for _, text in summary[:3]] == [
+        "qwen3.5  boot    PASS            1 test              0.0 s",
+        "qwen3.5  vision  PASS            1 test, 11 n/a      0.0 s",
+        "qwen3.5  tools   N/A             0 tests, 1 n/a      0.0 s  no tools",
+    ]
+    assert terminal.counted(["PASS", "N/A"]) == "1, 1 n/a"
+    assert terminal.counted(["PASS", "FAIL"]) == "2"
+
+
 def test_requests_of_each_gate_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     summary = lines(
