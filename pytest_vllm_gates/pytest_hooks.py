@@ -132,6 +132,10 @@ class GatesSession:
         elif lane.overlay_path:
             left_out = spelling.name(options, "overlay")
             lines.append(f"vllm gates: the lane's overlay is left out ({left_out})")
+        lines += [
+            f"vllm gates: features {combination.summary}, one boot more"
+            for combination in self.run.combinations
+        ]
         if repro := self.run.replays.repro:
             lines += [
                 f"vllm gates: replaying {repro.folder}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.session import resolve
 
 if TYPE_CHECKING:
@@ -26,6 +27,19 @@ def test_combinations_are_parameters_of_the_gate(pytester: pytest.Pytester) -> N
     ]  # fmt: skip
 
 
+def test_the_lanes_own_features_are_planned_in_the_header(pytester: pytest.Pytester) -> None:
+    lane = (lanes.SHIPPED / "cpu.toml").read_text("utf-8")
+    lane = lane.replace("[serve]", "[serve]\nstream_interval = 8\nenable_prefix_caching = true", 1)
+    pytester.mkdir("lanes").joinpath("cpu.toml").write_text(lane, encoding="utf-8")
+    arguments = ("--model", "qwen3.5", "--lane", "cpu", "-m", "features", "--collect-only")
+    ran = pytester.runpytest_subprocess(*arguments, "--features", "deployed,ngram")
+    ran.stdout.fnmatch_lines([
+        "vllm gates: features deployed: prefix-caching+stream-interval, one boot more",
+        "vllm gates: features ngram, one boot more",
+        "*test_answers_as_without_them[[]qwen3.5-deployed[]]*",
+    ])  # fmt: skip
+
+
 def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     incident = SimpleNamespace(
         gate="features", family="gemma/3",
@@ -33,7 +47,8 @@ def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     )  # fmt: skip
     options, machine = SimpleNamespace(features=None), SimpleNamespace(gpus=())
     replays: Any = SimpleNamespace(repro=SimpleNamespace(incident=incident))
-    (combination,) = resolve._combinations(options, machine, replays)  # type: ignore[arg-type]
+    lane: Any = SimpleNamespace(serve={}, env={})
+    (combination,) = resolve._combinations(options, machine, replays, lane)  # type: ignore[arg-type]
     assert combination.name == "ngram+no-prefix-caching"
     incident.gate = "streaming"
-    assert resolve._combinations(options, machine, replays) == ()  # type: ignore[arg-type]
+    assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
