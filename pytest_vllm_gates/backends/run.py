@@ -54,7 +54,7 @@ FP32, THE_DEFAULT = "transformers in fp32", "the default backend"
 
 
 @dataclass(frozen=True)
-class Task:
+class BackendTask:
     """Whose server is booted."""
 
     family: Family
@@ -70,7 +70,7 @@ class Task:
 class Trials:
     """The boots, one after the other; the default has to come first."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: BackendTask) -> None:
         self._task = task
         serve = flags.serving(task.family, task.checkpoint, task.lane)
         self._prompts = _prompts(task, serve)
@@ -184,7 +184,7 @@ def has_amx() -> bool:
         return False
 
 
-def _prompts(task: Task, serve: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _prompts(task: BackendTask, serve: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Return the token ids of some short conversations, by name."""
     fitting = [
         one

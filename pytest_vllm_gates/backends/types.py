@@ -48,7 +48,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class BackendMatrix:
     """All trials; the first is that of the default."""
 
     trials: Sequence[Trial]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.backends import catalog
-from pytest_vllm_gates.backends.types import DEFAULT, Matrix
+from pytest_vllm_gates.backends.types import DEFAULT, BackendMatrix
 from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.checkpoints import named, prompt_files
 from pytest_vllm_gates.environment import environment
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from pytest_vllm_gates.backends import run as backends_run  # noqa: PLC0415 - heavy
 
     ready = environment.prepare(lane, cache=cache, progress=_say)
-    task = backends_run.Task(
+    task = backends_run.BackendTask(
         family, checkpoint, lane, ready.python, ready.vllm,
         Path(tempfile.mkdtemp(prefix="backends-")), LIMITS, _say,
     )  # fmt: skip
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     for number, backend in enumerate((None, *backends), 1):
         _say(f"boot {number} of {len(backends) + 1}: {backend.name if backend else DEFAULT}")
         done.append(trials.of(backend))
-    matrix = Matrix(done, left_out)
+    matrix = BackendMatrix(done, left_out)
     if options.json:
         print(json.dumps(matrix.as_json(), indent=2, ensure_ascii=False))
     else:

@@ -25,7 +25,7 @@ DEVICE = re.compile(r"device_config=(\w+)")
 OFF = frozenset({"False", "0", "None", ""})
 
 
-class Source(toml.Record):
+class LogSource(toml.Record):
     """Where vLLM's own code has a text, in which of its versions."""
 
     file: str = ""
@@ -45,13 +45,13 @@ class Source(toml.Record):
         return versions
 
     @model_validator(mode="after")
-    def _has_a_source(self) -> Source:
+    def _has_a_source(self) -> LogSource:
         if self.composed == bool(self.file and self.text):
             raise ValueError("a file of vLLM with its text, or composed = true")
         return self
 
 
-class Words(Source):
+class Words(LogSource):
     """A sentence in which vLLM says that it does something else."""
 
     pattern: str
@@ -63,7 +63,7 @@ class Words(Source):
         return pattern
 
 
-class Silent(Source):
+class Silent(LogSource):
     """A change on one device of which the log says nothing."""
 
     device: str

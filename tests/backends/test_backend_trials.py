@@ -14,7 +14,7 @@ from pytest_vllm_gates.backends.types import (
     REFUSED,
     REPLACED,
     SERVES,
-    Matrix,
+    BackendMatrix,
     Trial,
     refusal,
 )
@@ -64,7 +64,9 @@ def test_a_gdn_kernel_of_a_gpu_is_compared_with_the_one_asked_for() -> None:
 def test_a_matrix_is_laid_out_with_speeds_relative_to_the_default() -> None:
     refused = Trial("FLASHINFER", {}, REFUSED, "Selected backend … is not valid")
     wrong = Trial("FLEX_ATTENTION", {}, SERVES, faults=("plain: mean distance 3",), compared="fp32")
-    matrix = Matrix([PLAIN, TRITON, refused, wrong], {"B12X": "it is for compute capability 12"})
+    matrix = BackendMatrix(
+        [PLAIN, TRITON, refused, wrong], {"B12X": "it is for compute capability 12"}
+    )
     lines = [" ".join(line.split()) for line in matrix.lines()]
     assert lines == [
         "default serves right 200 tokens/s log: FLASH_ATTN",
@@ -92,7 +94,7 @@ def test_a_matrix_is_laid_out_with_speeds_relative_to_the_default() -> None:
     ],
 )
 def test_only_a_refusal_is_no_fault(trials: list[Trial], status: int) -> None:
-    assert Matrix(trials).status == status
+    assert BackendMatrix(trials).status == status
 
 
 def test_a_backend_is_added_to_the_lanes_own_table() -> None:

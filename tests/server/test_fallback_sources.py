@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.server.fallbacks import Source, load
+from pytest_vllm_gates.server.fallbacks import LogSource, load
 
 pytestmark = pytest.mark.real
 
@@ -36,7 +36,7 @@ def installed(lane: str) -> tuple[Path, str]:
 
 @pytest.mark.parametrize("lane", ["cpu", "cpu-previous"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_text_is_where_its_versions_say(source: Source, lane: str) -> None:
+def test_text_is_where_its_versions_say(source: LogSource, lane: str) -> None:
     vllm, version = installed(lane)
     if not SpecifierSet(source.versions).contains(version):
         pytest.skip(f"vLLM {version} is not in {source.versions}")
