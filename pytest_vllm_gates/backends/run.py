@@ -171,8 +171,10 @@ def merged(serve: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(serve)
     for name, value in own.items():
         before = result.get(name)
-        tables = isinstance(before, dict) and isinstance(value, dict)
-        result[name] = {**before, **value} if tables else value
+        if isinstance(before, dict) and isinstance(value, dict):
+            result[name] = {**before, **value}
+        else:
+            result[name] = value
     return result
 
 

@@ -90,6 +90,8 @@ class BackendMatrix:
             relative = f"{share:.0%} of the default" if share and trial.name != DEFAULT else ""
             answers = "WRONG" if trial.faults else "right" if trial.compared else ""
             used = f"log: {trial.used}" if trial.used else ""
+            if used and trial.name != DEFAULT and trial.used == self.trials[0].used:
+                used += ", the default's own: such boots differ by this much here"
             cells = (trial.state, answers, speed, relative, used)
             lines.append(f"{trial.name:28} " + "  ".join(cell for cell in cells if cell))
             lines += [f"{'':28} {words}" for words in (trial.why, *trial.faults) if words]

@@ -9,7 +9,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.backends import catalog
@@ -18,7 +18,7 @@ from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.checkpoints import named, prompt_files
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.machine import inspect as machine_inspect, recorded
 from pytest_vllm_gates.preflight import gather
 from pytest_vllm_gates.server.patience import BootLimits
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 EXPECTED_S = 60
 """Of one boot with its requests, on a machine that does nothing else."""
+SHOWN = 79
 LIMITS = BootLimits(boot_s=1800.0, stall_s=300.0)
 
 
@@ -44,6 +45,11 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--backend", action="append", metavar="NAME", help="this one alone (again for another)"
     )
+    parser.add_argument(
+        "--machine", type=Path, metavar="FILE",
+        help="with --dry-run, the plan for another machine: its `vllm-gates inventory --json`, or "
+        "its `nvidia-smi -q -x`",
+    )  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="print the boots, and boot nothing")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
@@ -51,7 +57,10 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> int:
     """Boot the backends and print what came of them; 1 where one of them is of no use."""
-    project, machine = projects.current(), machine_inspect.inspect()
+    if options.machine and not options.dry_run:
+        raise UserError("--machine plans for another machine: give --dry-run, too")
+    project = projects.current()
+    machine = recorded.read(options.machine) if options.machine else machine_inspect.inspect()
     lane, _ = named.lane(options.lane, project, machine)
     family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
     if lane.base_url or lane.command:
@@ -71,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     ready = environment.prepare(lane, cache=cache, progress=_say)
     task = backends_run.BackendTask(
         family, checkpoint, lane, ready.python, ready.vllm,
-        Path(tempfile.mkdtemp(prefix="backends-")), LIMITS, _say,
+        Path(tempfile.mkdtemp(prefix="backends-")), LIMITS, _progress,
     )  # fmt: skip
     trials = backends_run.Trials(task)
     done = []
@@ -92,7 +101,7 @@ def platform_of(planned: Environment, machine: Machine) -> Platform:
     """Return what decides which backends there are."""
     from pytest_vllm_gates.backends.run import has_amx  # noqa: PLC0415 - heavy
 
-    capability = machine.gpus[0].capability if machine.gpus else None
+    capability = machine.devices[0].capability if machine.devices else None
     return catalog.Platform(
         device=gather.of(planned).device or ("cuda" if machine.gpus else "cpu"),
         version=planned.vllm,
@@ -117,15 +126,15 @@ def _asked(
 
 
 def _show_plan(backends: tuple[Backend, ...], left_out: dict[str, str], *, as_json: bool) -> int:
-    boots = [{"name": DEFAULT, "serve": {}}]
-    boots += [{"name": backend.name, "serve": backend.serve} for backend in backends]
+    flags_of = {DEFAULT: dict[str, Any](), **{backend.name: backend.serve for backend in backends}}
+    boots = [{"name": name, "serve": serve} for name, serve in flags_of.items()]
     if as_json:
         document = {"boots": boots, "left_out": left_out, "expected_s": EXPECTED_S * len(boots)}
         print(json.dumps(document, indent=2))
         return 0
-    for boot in boots:
-        flags = ", ".join(f"{name} = {value}" for name, value in boot["serve"].items())
-        print(f"{boot['name']:28} {flags or 'the lane as it is'}")
+    for name, serve in flags_of.items():
+        flags = ", ".join(f"{flag} = {value}" for flag, value in serve.items())
+        print(f"{name:28} {flags or 'the lane as it is'}")
     for name, why in left_out.items():
         print(f"{name:28} not tried: {why}")
     print(f"{len(boots)} boots, about {EXPECTED_S * len(boots) // 60} minutes where idle")
@@ -134,3 +143,9 @@ def _show_plan(backends: tuple[Backend, ...], left_out: dict[str, str], *, as_js
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr)
+
+
+def _progress(line: str) -> None:
+    """Print a line of a boot's progress where a person watches; it comes several times a second."""
+    if sys.stderr.isatty():
+        print(f"\r{line[:SHOWN]:{SHOWN}}", end="", file=sys.stderr, flush=True)

@@ -43,6 +43,8 @@ class Feature(toml.Record):
     """A lane has it on where each of these flags has one of the values, any value where there is
     none; `a.b` is a key of a flag that is a table. By default its own flags and variables."""
     needs_gpu: bool = False
+    in_pairs: bool = True
+    """Whether `pairs` combines it with the others."""
     reference: toml.Sentence
 
     def is_on(self, serve: Mapping[str, Any], env: Mapping[str, str]) -> bool:
@@ -137,7 +139,7 @@ def chosen(
     is not known and for features that exclude one another.
     """
     if text.strip() == PAIRS:
-        return every_pair([one for one in features if gpus or not one.needs_gpu])
+        return every_pair([one for one in features if one.in_pairs and (gpus or not one.needs_gpu)])
     asked: dict[str, Combination] = {}
     for words in filter(None, (words.strip() for words in text.split(","))):
         if words == DEPLOYED:

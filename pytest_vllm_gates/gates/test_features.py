@@ -75,11 +75,17 @@ def test_does_what_it_is_for(
     combination = feature_boot.combination
     _refuse_dead(feature_boot)
     evidence["rose"] = feature_boot.rose
-    findings, cases = [], []
+    names = dict.fromkeys((one.name for one in combination.features), "on")
+    choices = feature_boot.choices
+    asked = {
+        topic: Case(words, {"topic": topic, "case": words, **names})
+        for topic, words in choices.asked.items()
+    }
+    findings = [Finding(asked[one.topic], one.says) for one in choices.fallbacks]
+    cases = [*asked.values()]
     for feature in combination.features:
         for name in (*feature.rises, *feature.rests):
-            traits = dict.fromkeys((one.name for one in combination.features), "on")
-            case = Case(f"{feature.name}: {name}", {"case": name, **traits})
+            case = Case(f"{feature.name}: {name}", {"case": name, **names})
             cases.append(case)
             rose = feature_boot.rose[name]
             if name in feature.rises and rose <= 0:
@@ -87,7 +93,7 @@ def test_does_what_it_is_for(
             if name in feature.rests and rose:
                 findings.append(Finding(case, f"the counter rose by {rose:g}"))
     if not cases:
-        raise NotApplicable("no counter of /metrics tells what these features do")
+        raise NotApplicable("no counter and no line of the log tells what these features do")
     checking(findings, cases, f"{combination.name} does not do what it is for")
 
 

@@ -104,3 +104,11 @@ def test_a_backend_is_added_to_the_lanes_own_table() -> None:
         "attention_config": {"flash_attn_version": 2, "mla_prefill_backend": "FLASH_ATTN"},
         "enforce_eager": True,
     }
+
+
+def test_speed_of_the_defaults_own_backend_is_what_boots_differ_by() -> None:
+    same = Trial("FLASH_ATTN", {}, SERVES, used="FLASH_ATTN", compared="fp32", tokens_per_s=132.0)
+    _, line = BackendMatrix([PLAIN, same]).lines()
+    assert line.endswith(
+        "66% of the default  log: FLASH_ATTN, the default's own: such boots differ by this much here"
+    )

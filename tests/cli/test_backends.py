@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from machines import RECORDED
 
 from pytest_vllm_gates.cli.main import main
 
@@ -38,10 +39,40 @@ def test_a_dry_run_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["expected_s"] == 60 * len(document["boots"])
 
 
+def test_a_plan_for_a_recorded_gpu_has_its_backends(capsys: pytest.CaptureFixture[str]) -> None:
+    machine = str(RECORDED / "h100.xml")
+    arguments = ["backends", "--lane", "cuda", "--dry-run", "--machine", machine]
+    arguments += ["--checkpoint", "miniature", "--model"]
+    assert main([*arguments, "qwen3.5"]) == 0
+    output = capsys.readouterr().out
+    names = [line.split()[0] for line in output.splitlines() if "=" in line]
+    assert names == [
+        "FLASH_ATTN", "FLASHINFER", "TRITON_ATTN", "FLEX_ATTENTION", "gdn-triton", "gdn-flashinfer",
+    ]  # fmt: skip
+    assert "gdn-cutedsl                  not tried: it is for compute capability 10" in output
+    assert main([*arguments, "deepseek"]) == 0
+    output = capsys.readouterr().out
+    names = [line.split()[0] for line in output.splitlines() if "=" in line]
+    assert names == ["FLASH_ATTN_MLA", "FLASHMLA", "TRITON_MLA", "prefill-FLASH_ATTN"]
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
         (["--backend", "FLASHINFER"], "no backend 'FLASHINFER' for this model and device; offered"),
+        (
+            [
+                "--checkpoint",
+                "miniature",
+                "--backend",
+                "gdn-cutedsl",
+                "--lane",
+                "cuda",
+                "--machine",
+                str(RECORDED / "h100.xml"),
+            ],
+            "gdn-cutedsl is not offered here: it is for compute capability 10, and this GPU has 9",
+        ),
         (["--lane", "running"], "its base_url serves with the backend that it has"),
     ],
 )

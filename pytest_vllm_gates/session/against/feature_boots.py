@@ -11,7 +11,7 @@ from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.features import battery
 from pytest_vllm_gates.features.battery import Answers
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
-from pytest_vllm_gates.server import metrics
+from pytest_vllm_gates.server import fallbacks, metrics
 from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.launch import Launch
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.features.catalog import Combination
+    from pytest_vllm_gates.server.fallbacks import Choices
     from pytest_vllm_gates.session.run import Run, Subject
 
 GRACE_S = 3.0
@@ -37,6 +38,8 @@ class FeatureBoot:
     """The answers without the features."""
     answers: Answers
     """Those with them."""
+    choices: Choices
+    """What vLLM made of the features' flags, by the log of the server that has them."""
     rose: dict[str, float]
     """By how much counters of `/metrics` rose while the features were on."""
     boot_s: float
@@ -100,10 +103,15 @@ class FeatureBoots:
                 death = died.brief if died else ""
         finally:
             launch.stop()
-        without, on = self.own, answers
+        without, on, log = self.own, answers, launch.log
+        asked, variables = combination.serve, combination.env
         if combination.deployed:
-            without, on, rose = answers, self.own, self._own_rose
-        return FeatureBoot(combination, launch, without, on, rose, boot_s, self._version, death)
+            without, on, rose, log = answers, self.own, self._own_rose, self.launch.log
+            asked, variables = self.run.lane.serve, self.run.lane.env
+        choices = fallbacks.of_log(log, asked, variables, self._version)
+        return FeatureBoot(
+            combination, launch, without, on, choices, rose, boot_s, self._version, death
+        )
 
     def _ask(
         self, endpoint: Endpoint, counters: Sequence[str] = ()
