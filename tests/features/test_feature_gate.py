@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from e2e import gates, own_lane
+
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.session import resolve
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
 
 def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.Pytester) -> None:
@@ -52,3 +55,14 @@ def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     assert combination.name == "ngram+no-prefix-caching"
     incident.gate = "streaming"
     assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_a_lane_answers_as_without_its_own_features(tmp_path: Path) -> None:
+    serve = {"stream_interval": 4, "enable_prefix_caching": True, "max_num_batched_tokens": 512}
+    own_lane.write(tmp_path, "deployed", serve=serve)
+    arguments = ("--lane", "deployed", "-m", "features", "--features", "deployed")
+    ran = gates.run(tmp_path, *arguments, model="gemma/3")
+    assert ran.outcomes() == {"features": "PASS"}, ran.output
+    assert "features deployed: prefix-caching+small-steps+stream-interval" in ran.output
