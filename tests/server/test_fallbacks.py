@@ -217,3 +217,23 @@ def test_fallbacks_of_real_boots_are_found(
     text = (LOGS / log).read_text("utf-8")
     assert sorted(judged(text, serve)) == topics
     assert judged(text, {"enforce_eager": True}) == {}
+
+
+@pytest.mark.parametrize(
+    ("serve", "line"),
+    [
+        # Composed from vLLM 0.32.0: each is told of a server that serves what was asked for.
+        ({"kv_cache_dtype": "fp8"}, "Using standard fp8 KV cache format. To use DeepSeek's fp8"),
+        ({"attention_backend": "FLASHINFER_MLA"},
+         "trtllm-gen MLA decode does not support num_heads=3 (query/kv head ratio); falling back "
+         "to the cute-dsl backend."),
+        ({"enable_lora": True},
+         "Regarding Model, no matching PunicaWrapper is found; visual will be ignored."),
+        ({"speculative_config": {"method": "ngram"}},
+         "Async scheduling not supported with ngram-based speculative decoding and will be "
+         "disabled."),
+        ({"compilation_config": {"cudagraph_mode": "FULL"}}, "Overriding to PIECEWISE."),
+    ],
+)  # fmt: skip
+def test_a_kernel_of_what_was_asked_for_is_a_decision(serve: dict[str, Any], line: str) -> None:
+    assert judged(f"WARNING 11-22 02:28:02 [x.py:9] {line}\n", serve) == {}
