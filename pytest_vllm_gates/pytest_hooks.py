@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.features.catalog import BOOT_S
 from pytest_vllm_gates.fixtures import (
     captured,
     checking,
@@ -132,10 +133,10 @@ class GatesSession:
         elif lane.overlay_path:
             left_out = spelling.name(options, "overlay")
             lines.append(f"vllm gates: the lane's overlay is left out ({left_out})")
-        lines += [
-            f"vllm gates: features {combination.summary}, one boot more"
-            for combination in self.run.combinations
-        ]
+        if combinations := self.run.combinations:
+            lines += [f"vllm gates: features {one.summary}, one boot more" for one in combinations]
+            minutes = -(-len(combinations) * BOOT_S // 60)
+            lines.append(f"vllm gates: features take about {minutes} min where nothing else runs")
         if repro := self.run.replays.repro:
             lines += [
                 f"vllm gates: replaying {repro.folder}",
