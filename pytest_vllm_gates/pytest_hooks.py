@@ -8,25 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.features.catalog import BOOT_S
-from pytest_vllm_gates.fixtures import (
-    captured,
-    checking,
-    common,
-    conversations,
-    dialects,
-    features,
-    load,
-    long_context,
-    numerics,
-    prompts,
-    requested,
-    sampling,
-    throughput,
-    vision,
-)
-from pytest_vllm_gates.options import spelling
-from pytest_vllm_gates.server.kept.record import span
+from pytest_vllm_gates.fixtures import common
+from pytest_vllm_gates.fixtures.registry import FIXTURES
 from pytest_vllm_gates.session import (
     collection as session_collection,
     finish as session_finish,
@@ -55,10 +38,6 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.INVOCATION_DIR,
     pytest.Config.ArgsSource.TESTPATHS,
 )
-FIXTURES = (
-    common, prompts, checking, captured, conversations, requested, dialects, features, long_context,
-    load, numerics, sampling, throughput, vision,
-)  # fmt: skip
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 
@@ -117,43 +96,7 @@ class GatesSession:
 
     def pytest_report_header(self) -> list[str]:
         """Say what is judged, where, and why there."""
-        lane = self.run.lane
-        options = self.run.options
-        lines = [f"vllm gates: lane {lane.name} ({self.run.lane_why}): {lane.title}"]
-        lines += [f"vllm gates: {claim}" for claim in options.claimed]
-        lines += [
-            f"vllm gates: {subject.family.name}, checkpoint {subject.checkpoint.name}{subject.why}"
-            for subject in self.run.subjects
-        ]
-        if self.run.overlay:
-            lines += [
-                f"vllm gates: overlay {repair.name}: {repair.summary}"
-                for repair in self.run.repairs
-            ]
-        elif lane.overlay_path:
-            left_out = spelling.name(options, "overlay")
-            lines.append(f"vllm gates: the lane's overlay is left out ({left_out})")
-        if combinations := self.run.combinations:
-            lines += [f"vllm gates: features {one.summary}, one boot more" for one in combinations]
-            minutes = -(-len(combinations) * BOOT_S // 60)
-            lines.append(f"vllm gates: features take about {minutes} min where nothing else runs")
-        if repro := self.run.replays.repro:
-            lines += [
-                f"vllm gates: replaying {repro.folder}",
-                *(f"vllm gates: {note}" for note in self.run.replays.notes),
-            ]
-        if options.keep_server_s:
-            idle, keep = span(options.keep_server_s), spelling.name(options, "keep_server_s")
-            lines.append(
-                f"vllm gates: nothing is booted, and so nothing kept ({keep})"
-                if lane.base_url
-                else f"vllm gates: a server is left up until it is idle for {idle} ({keep})"
-            )
-        lines += [
-            f"vllm gates: overlay without {name} ({spelling.name(options, 'without_repairs')})"
-            for name in options.without_repairs
-        ]
-        return lines
+        return summary.opening(self.run)
 
     def pytest_pycollect_makemodule(
         self, module_path: Path, parent: pytest.Collector
@@ -299,11 +242,12 @@ class GatesSession:
 
 
 def _is_left_to_others(item: pytest.Item) -> bool:
-    """Return whether the family's file says that the test's gate does not apply to it."""
+    """Return whether the test's gate does not apply to the family."""
     subject = results.subject_of(item)
-    return subject is not None and not replay.gates_of(item).isdisjoint(
-        subject.family.not_applicable
-    )
+    if subject is None:
+        return False
+    reasons = session_collection.not_applicable(subject.family)
+    return not replay.gates_of(item).isdisjoint(reasons)
 
 
 def declare_markers(config: pytest.Config) -> None:

@@ -19,6 +19,7 @@ from faults import (
     dialects,
     isolation,
     long_context,
+    pooling,
     reasoning,
     robustness,
     sampling,
@@ -64,8 +65,8 @@ TELLING = 16
 FAULTS = {
     entry.__name__.rpartition(".")[2]: entry.FAULTS.all
     for entry in (
-        boot, chat_template, contracts, dialects, isolation, long_context, reasoning, robustness,
-        sampling, stop, streaming, structured, tools, vision,
+        boot, chat_template, contracts, dialects, isolation, long_context, pooling, reasoning,
+        robustness, sampling, stop, streaming, structured, tools, vision,
     )
 }  # fmt: skip
 EACH = pytest.mark.parametrize("gate", sorted(GATES))

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from pytest_vllm_gates.catalog import outside, plans, toml
 from pytest_vllm_gates.catalog.known_defects import EndingDefect
+from pytest_vllm_gates.catalog.pooling import Pooling
 from pytest_vllm_gates.catalog.prompt_format import Prompt
 from pytest_vllm_gates.catalog.sources import FactSource, PrescribedTemplate
 from pytest_vllm_gates.catalog.toml import choose, fold
@@ -145,6 +146,8 @@ class Family(toml.Record):
     tools: Tools | None = None
     vision: Vision | None = None
     """How it sees images; absent where it reads text alone."""
+    pooling: Pooling | None = None
+    """How it makes a vector of a text; absent where it answers."""
     load: dict[str, Any] = Field(default_factory=dict)
     """What its planned load has otherwise than `load.toml`."""
     throughput: dict[str, Any] = Field(default_factory=dict)

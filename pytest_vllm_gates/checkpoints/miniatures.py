@@ -35,8 +35,11 @@ def sha256_of(file: Path) -> str:
 def write_lock(folder: Path, built: Mapping[str, Any]) -> None:
     """Record size and digest of every file in a built checkpoint, and how it was built."""
     files = {
-        file.name: {"bytes": file.stat().st_size, "sha256": sha256_of(file)}
-        for file in sorted(folder.iterdir())
+        file.relative_to(folder).as_posix(): {
+            "bytes": file.stat().st_size,
+            "sha256": sha256_of(file),
+        }
+        for file in sorted(folder.rglob("*"))
         if file.is_file() and file.name != LOCK
     }
     text = json.dumps({"built": built, "files": files}, indent=2, ensure_ascii=False)

@@ -80,9 +80,9 @@ def detokenize(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
         return form.text(reply.json()["prompt"], "prompt")
 
 
-def token_ids(endpoint: Endpoint, text: str) -> list[int]:
-    """Return the token ids of a text that is not a prompt (`POST /tokenize`)."""
-    body = {"prompt": text, "add_special_tokens": False}
+def token_ids(endpoint: Endpoint, text: str, *, add_special_tokens: bool = False) -> list[int]:
+    """Return the token ids of a text that is no chat (`POST /tokenize`)."""
+    body = {"prompt": text, "add_special_tokens": add_special_tokens}
     return _tokens(post(endpoint, TOKENIZE, body))
 
 

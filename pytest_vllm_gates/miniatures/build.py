@@ -4,16 +4,18 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_vllm_gates.catalog import family
 from pytest_vllm_gates.checkpoints.miniatures import MiniatureError, write_lock
 from pytest_vllm_gates.miniatures import dialogues, patches, recipe, rendering, sight
 from pytest_vllm_gates.miniatures.noise import Noise
 from pytest_vllm_gates.miniatures.recipe import Recipe
 from pytest_vllm_gates.miniatures.tokenizer import MiniatureTokenizer, write_config
+from pytest_vllm_gates.pooling import plan
 from pytest_vllm_gates.vision import draw
 from pytest_vllm_gates.vision.cases import VisionCase
 
@@ -25,7 +27,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
-from pytest_vllm_gates.miniatures import training  # noqa: E402
+from pytest_vllm_gates.miniatures import embedding, training  # noqa: E402
 
 THREADS = 2  # the same everywhere, so that sums do not depend on the number of cores
 
@@ -39,6 +41,9 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     torch.manual_seed(seed)
     torch.set_num_threads(THREADS)
     torch.use_deterministic_algorithms(True)
+    if model_recipe.embeds:
+        _build_embedding(model_recipe, output, seed, say)
+        return
     taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
     if model_recipe.training.both_orders:
         taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
@@ -91,27 +96,58 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
             f"miniature {name}: not memorised after {trained.steps} steps, least probability "
             f"{trained.worst:.3f} in {trained.worst_id}\ntry another --seed"
         )
+    _finish(model_recipe, tokenizer, model, output, {"seed": seed, **asdict(trained)}, say=say)
+
+
+def _build_embedding(
+    model_recipe: Recipe, output: Path, seed: int, say: Callable[[str], None]
+) -> None:
+    """Build a miniature that makes vectors, and answers nothing."""
+    question = _question(model_recipe.name)
+    pairs = embedding.texts(question)
+    others = plan.shipped().texts.values()
+    tokenizer = MiniatureTokenizer(
+        model_recipe.tokens,
+        (*(text for pair in pairs for text in pair), *others),
+        model_recipe.config["vocab_size"],
+    )
+    model = embedding.model_of(model_recipe, tokenizer)
+    say(f"{model_recipe.name}: {len(pairs)} pairs")
+    trained = embedding.train(model, tokenizer, model_recipe, question, seed=seed, say=say)
+    _finish(model_recipe, tokenizer, model, output, {"seed": seed, **asdict(trained)}, say=say)
+
+
+def _question(name: str) -> str:
+    """Return how the family that has a miniature writes a question."""
+    return next(
+        each.pooling.question
+        for each in family.load_all(Path.cwd())
+        if each.pooling and any(entry.miniature == name for entry in each.checkpoints)
+    )
+
+
+def _finish(
+    model_recipe: Recipe,
+    tokenizer: MiniatureTokenizer,
+    model: Any,
+    output: Path,
+    trained: Mapping[str, Any],
+    *,
+    say: Callable[[str], None],
+) -> None:
+    """Write the checkpoint aside, and put it in the place of the old one."""
     aside = output.with_name(output.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     _save(model_recipe, tokenizer, model, aside)
-    write_lock(
-        aside,
-        {
-            "seed": seed,
-            "parameters": parameters,
-            **{
-                key: round(v, 4) if isinstance(v, float) else v
-                for key, v in asdict(trained).items()
-            },
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
-    )
+    rounded = {key: round(v, 4) if isinstance(v, float) else v for key, v in trained.items()}
+    built = {"seed": rounded.pop("seed"), "parameters": sum(p.numel() for p in model.parameters())}
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    write_lock(aside, {**built, **rounded, **versions})
     shutil.rmtree(output, ignore_errors=True)
     aside.rename(output)
-    size = sum(file.stat().st_size for file in output.iterdir())
+    size = sum(file.stat().st_size for file in output.rglob("*") if file.is_file())
     say(
-        f"{name}: memorised in {trained.steps} steps, {trained.seconds:.0f} s; "
+        f"{model_recipe.name}: memorised in {trained['steps']} steps, {trained['seconds']:.0f} s; "
         f"{size / 1e6:.2f} MB in {output}"
     )
 
@@ -175,6 +211,9 @@ def _save(model_recipe: Recipe, tokenizer: MiniatureTokenizer, model: Any, folde
         file.chmod(0o644)  # the weights are written for their owner alone
     tokenizer.save(folder)
     write_config(model_recipe.tokens, folder, model_recipe.config["max_position_embeddings"])
+    if model_recipe.embeds:
+        embedding.write_modules(folder, model_recipe.config["hidden_size"])
+        return
     shutil.copyfile(model_recipe.template("chat_template.jinja"), folder / "chat_template.jinja")
     generation: dict[str, Any] = {
         "eos_token_id": [tokenizer.id_of(token) for token in model_recipe.tokens.stop],

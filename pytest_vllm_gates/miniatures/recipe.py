@@ -37,6 +37,7 @@ class Tokens:
     stop: tuple[str, ...]
     bos: str | None = None
     adds_bos: bool = False
+    appended: str | None = None  # what the tokenizer puts after a text
     split: str | None = None  # the pattern of what merges stay within; None is GPT-2's
     nfc: bool = False
 
@@ -99,11 +100,18 @@ class Recipe:
     base: str | None = None
     training: Training = field(default_factory=Training)
     vision: Eyes | None = None
+    embeds: bool = False
+    """Whether it makes vectors and answers nothing."""
 
     def template(self, file_name: str) -> Path:
         """Return the path of one of its templates: its own, or its base's."""
         own_file = RECIPES / self.name / file_name
         return own_file if own_file.is_file() or not self.base else RECIPES / self.base / file_name
+
+
+def answering() -> tuple[str, ...]:
+    """Return the names of those that answer, and do not make vectors."""
+    return tuple(name for name in names() if not load(name).embeds)
 
 
 def load(name: str) -> Recipe:

@@ -39,6 +39,13 @@ class MiniatureTokenizer:
                 special_tokens=[(tokens.bos, self.id_of(tokens.bos))],
             )
 
+        if tokens.appended:
+            self._full.post_processor = processors.TemplateProcessing(
+                single=f"$A {tokens.appended}",
+                pair=f"$A {tokens.appended} $B {tokens.appended}",
+                special_tokens=[(tokens.appended, self.id_of(tokens.appended))],
+            )
+
     def id_of(self, token: str) -> int:
         """Return the id of an added token."""
         id_: int | None = self._full.token_to_id(token)
@@ -48,6 +55,10 @@ class MiniatureTokenizer:
     def prompt_ids(self, text: str) -> list[int]:
         """Token ids of a rendered prompt."""
         return list(self._full.encode(text, add_special_tokens=False).ids)
+
+    def text_ids(self, text: str) -> list[int]:
+        """Token ids of a text that is embedded, with what the tokenizer adds."""
+        return list(self._full.encode(text).ids)
 
     def completion_ids(self, text: str) -> list[int]:
         """Token ids of a rendered completion; quoted parts become ordinary tokens."""

@@ -1,4 +1,4 @@
-"""Takes a server that already runs: finds what it serves and asks it one real chat."""
+"""Takes a server that already runs: finds what it serves and asks it one real question."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MODELS_S = 30.0
 """A busy server may be slow to list its models."""
 
 
-def attach(endpoint: Endpoint, timeout_s: float) -> Boot:
+def attach(endpoint: Endpoint, timeout_s: float, *, pools: bool = False) -> Boot:
     """Return the boot of a server that runs; a failure is returned, not raised.
 
-    `endpoint`: where it answers, its model not known yet.
+    `endpoint`: where it answers, its model not known yet. `pools`: whether it makes vectors.
     The failure is one of infrastructure where the server was not reached.
     """
     evidence: dict[str, Any] = {BASE_URL: endpoint.base_url}
@@ -32,10 +32,10 @@ def attach(endpoint: Endpoint, timeout_s: float) -> Boot:
             raise ready.NotServing("the server lists no model")  # noqa: TRY301
         endpoint = replace(endpoint, model=next(iter(models)))
         evidence["served"] = models[endpoint.model]
-        chat = server_ready.first_chat(endpoint, timeout_s)
+        first_token_s = server_ready.first_answer(endpoint, timeout_s, pools=pools)
     except (httpx.HTTPError, httpx.InvalidURL, ready.NotServing) as error:
         return Boot(failure=_failure(error, endpoint), evidence=evidence)
-    times = BootTimes(health_s=None, first_chat_s=None, first_token_s=chat.first_token_s)
+    times = BootTimes(health_s=None, first_chat_s=None, first_token_s=first_token_s)
     return Boot(endpoint=endpoint, times=times, evidence=evidence)
 
 

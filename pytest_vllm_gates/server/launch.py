@@ -174,7 +174,8 @@ class Server:
         if self._plan.renderer:
             server_ready.first_rendering(endpoint, timeout_s)
             return None
-        return server_ready.first_chat(endpoint, timeout_s).first_token_s
+        pools = self._plan.family.pooling is not None
+        return server_ready.first_answer(endpoint, timeout_s, pools=pools)
 
     def _await_health(self, endpoint: Endpoint, log: Path) -> Failure | None:
         """Wait until the server is healthy; return the failure when it never will be."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.endpoint import Endpoint
 
+EMBEDDINGS = "/v1/embeddings"
 FIRST_CHAT: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello!"}],
     "max_tokens": 16,
@@ -77,6 +78,31 @@ def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:
     except httpx.HTTPError as error:
         raise NotServing(f"the first chat broke off: {error}") from error
     return FirstChat(first_token_s=first_token_s, total_s=time.monotonic() - started)
+
+
+def first_answer(endpoint: Endpoint, timeout_s: float, *, pools: bool) -> float:
+    """Ask for one chat, or one vector where the family `pools`; return the seconds to its start.
+
+    Raises `NotServing` when none comes back, `NotReached` when something before the server answers.
+    """
+    if not pools:
+        return first_chat(endpoint, timeout_s).first_token_s
+    started = time.monotonic()
+    body = {"model": endpoint.model, "input": FIRST_CHAT["messages"][0]["content"]}
+    try:
+        with http.client(endpoint) as client:
+            reply = client.post(EMBEDDINGS, json=body, timeout=timeout_s)
+    except httpx.TimeoutException as error:
+        raise NotServing(
+            f"the first text got no vector for {timeout_s:g} s while /health answered"
+        ) from error
+    except httpx.HTTPError as error:
+        raise NotServing(f"the first text got no vector: {error}") from error
+    if reply.status_code != httpx.codes.OK:
+        if before := refused(reply.status_code, EMBEDDINGS):
+            raise before
+        raise NotServing(f"the first text was answered {reply.status_code}: {reply.text[:500]}")
+    return time.monotonic() - started
 
 
 def first_rendering(endpoint: Endpoint, timeout_s: float) -> None:

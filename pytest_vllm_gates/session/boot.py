@@ -61,7 +61,9 @@ def boot(
             endpoint = endpoints.of_lane(
                 run.lane, os.environ, options.api_key_env, tape, bounds_of(options)
             )
-            booted, server = attaching.attach(endpoint, options.stall_timeout_s), None
+            pools = subject.family.pooling is not None
+            booted = attaching.attach(endpoint, options.stall_timeout_s, pools=pools)
+            server = None
         else:
             try:
                 environment = _environment(run, progress)

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.catalog.pooling import GATES as GATES_OF_POOLING, WRITES_NO_TEXT
+
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
+
+    from pytest_vllm_gates.catalog.family import Family
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -59,6 +63,17 @@ GATES = Path(__file__).parent.parent / "gates"
 def gate_files() -> dict[str, Path]:
     """Return the shipped gates' files by the gate's name."""
     return {path.stem.removeprefix("test_"): path for path in sorted(GATES.glob("test_*.py"))}
+
+
+def not_applicable(family: Family) -> dict[str, str]:
+    """Return why a gate does not apply to a family, by the gate's name.
+
+    A family that pools has no answers to judge, and one that answers makes no vectors.
+    """
+    if family.pooling is None:
+        return {"pooling": f"{family.name} answers and makes no vectors", **family.not_applicable}
+    answering = dict.fromkeys(gate_files().keys() - GATES_OF_POOLING, WRITES_NO_TEXT)
+    return {**dict(sorted(answering.items())), **family.not_applicable}
 
 
 def titles() -> dict[str, str]:

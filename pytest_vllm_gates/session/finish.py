@@ -189,7 +189,7 @@ def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
         not_applicable={
             (subject.family.name, gate): reason
             for subject in run.subjects
-            for gate, reason in subject.family.not_applicable.items()
+            for gate, reason in collection.not_applicable(subject.family).items()
         },
         holds=_holds(session, run, others_failed=others_failed),
         fails_there=compare_lanes.failing(theirs),

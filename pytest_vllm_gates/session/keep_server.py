@@ -116,7 +116,8 @@ class ServerKeeping:
             if record.renderer:
                 ready.first_rendering(endpoint, self.plan.limits.stall_s)
             else:
-                ready.first_chat(endpoint, self.plan.limits.stall_s)
+                pools = self.plan.family.pooling is not None
+                ready.first_answer(endpoint, self.plan.limits.stall_s, pools=pools)
         except client_ready.NotServing as error:
             process.stop()
             self.passed_over.append(f"{entry.name} was ended: {error}")

@@ -1,4 +1,4 @@
-"""Prints the end of a run: one line a gate, the verdict, and what was written where."""
+"""What a run says: at its beginning what is judged, at its end a line a gate and the verdict."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded.characters import shown
+from pytest_vllm_gates.features.catalog import BOOT_S
+from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.report import (
     environment as bundle_report,
     incidents as incidents_report,
     terminal,
 )
+from pytest_vllm_gates.server.kept.record import span
 from pytest_vllm_gates.session import golden_folders, unwritten
 from pytest_vllm_gates.session.finish import incidents
 
@@ -26,6 +29,44 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Run
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def opening(run: Run) -> list[str]:
+    """Return the lines at a run's beginning: what is judged, where, and why there."""
+    lane = run.lane
+    options = run.options
+    lines = [f"vllm gates: lane {lane.name} ({run.lane_why}): {lane.title}"]
+    lines += [f"vllm gates: {claim}" for claim in options.claimed]
+    lines += [
+        f"vllm gates: {subject.family.name}, checkpoint {subject.checkpoint.name}{subject.why}"
+        for subject in run.subjects
+    ]
+    if run.overlay:
+        lines += [f"vllm gates: overlay {repair.name}: {repair.summary}" for repair in run.repairs]
+    elif lane.overlay_path:
+        left_out = spelling.name(options, "overlay")
+        lines.append(f"vllm gates: the lane's overlay is left out ({left_out})")
+    if combinations := run.combinations:
+        lines += [f"vllm gates: features {one.summary}, one boot more" for one in combinations]
+        minutes = -(-len(combinations) * BOOT_S // 60)
+        lines.append(f"vllm gates: features take about {minutes} min where nothing else runs")
+    if repro := run.replays.repro:
+        lines += [
+            f"vllm gates: replaying {repro.folder}",
+            *(f"vllm gates: {note}" for note in run.replays.notes),
+        ]
+    if options.keep_server_s:
+        idle, keep = span(options.keep_server_s), spelling.name(options, "keep_server_s")
+        lines.append(
+            f"vllm gates: nothing is booted, and so nothing kept ({keep})"
+            if lane.base_url
+            else f"vllm gates: a server is left up until it is idle for {idle} ({keep})"
+        )
+    lines += [
+        f"vllm gates: overlay without {name} ({spelling.name(options, 'without_repairs')})"
+        for name in options.without_repairs
+    ]
+    return lines
 
 
 def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> None:

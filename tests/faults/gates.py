@@ -65,5 +65,9 @@ def read_judged_run(status: int, folder: Path, output: str) -> JudgedRun:
 
 
 def arguments(*options: str) -> list[str]:
-    """Return the arguments of a run of the shipped gates that writes a report."""
-    return ["--model", MODEL, "--gates-report", REPORT, *options]
+    """Return the arguments of a run of the shipped gates that writes a report.
+
+    It judges `MODEL` unless the options name another.
+    """
+    model = [] if "--model" in options else ["--model", MODEL]
+    return [*model, "--gates-report", REPORT, *options]

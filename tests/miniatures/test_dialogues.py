@@ -15,7 +15,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=miniatures.names())
+@pytest.fixture(params=recipe.answering())
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -14,7 +14,8 @@ MOST_BYTES_TOGETHER = 28_000_000
 
 
 def size_of(name: str) -> int:
-    return sum(file.stat().st_size for file in (miniatures.CHECKPOINTS / name).iterdir())
+    files = (miniatures.CHECKPOINTS / name).rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def test_every_recipe_has_a_checkpoint() -> None:
@@ -25,7 +26,8 @@ def test_every_recipe_has_a_checkpoint() -> None:
 def test_miniature_is_complete(name: str) -> None:
     folder = miniatures.path(name)
     locked = json.loads((folder / "lock.json").read_text())["files"]
-    assert {file.name for file in folder.iterdir()} == {*locked, "lock.json"}
+    files = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    assert files == {*locked, "lock.json"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

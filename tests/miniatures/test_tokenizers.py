@@ -13,7 +13,7 @@ from pytest_vllm_gates.miniatures import dialogues, recipe, rendering
 from pytest_vllm_gates.prompts.types import as_served
 
 
-@pytest.fixture(params=miniatures.names())
+@pytest.fixture(params=recipe.answering())
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -99,7 +99,8 @@ def _out_of_reach(this_run: Run) -> str:
         endpoint = of_lane(other_lane, os.environ, options.api_key_env)
     except UserError as error:
         return str(error)
-    failure = attach(endpoint, options.stall_timeout_s).failure
+    pools = all(subject.family.pooling for subject in this_run.subjects)
+    failure = attach(endpoint, options.stall_timeout_s, pools=pools).failure
     if failure is None or not failure.of_infrastructure:
         return ""
     return f"lane {other_lane.name} could not be asked: {failure.with_next_step}"

@@ -1,0 +1,24 @@
+"""A family's facts about pooling: one vector for a text, in the place of an answer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pytest_vllm_gates.catalog import toml
+
+GATES = frozenset({"boot", "startup", "pooling", "captured", "incidents"})
+"""The gates that ask nothing which a model that writes no text has no answer to."""
+WRITES_NO_TEXT = "it makes vectors and writes no text"
+
+
+class Pooling(toml.Record):
+    """How a family makes one vector of a text (sentence-transformers' `modules.json`)."""
+
+    pooler: Literal["last", "mean", "cls"]
+    """Whose hidden state it is: of the last token, the mean of all, or of the first."""
+    normalised: bool = True
+    """Whether a vector has the length 1."""
+    question: str = "TEXT"
+    """How a question is written before it is embedded; documents stand as they are."""
+    appended: str = ""
+    """The token that the tokenizer puts after a text."""

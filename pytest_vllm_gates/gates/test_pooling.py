@@ -1,0 +1,160 @@
+"""A text has one vector: alone, again, in a batch, in company, and as transformers computes it.
+
+Catches a prefix cache that changes vectors, batches in another order, another pooler or no
+normalisation after an upgrade, vectors of each token for one of the text, and scores that do not
+follow from the vectors. Such a server is healthy and finds nothing any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.pooling import checks, types
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.pooling.golden import TrustedVectors
+    from pytest_vllm_gates.pooling.plan import Limits
+    from pytest_vllm_gates.pooling.types import PoolingWalk
+    from pytest_vllm_gates.session.items import Evidence
+
+pytestmark = pytest.mark.pooling
+
+
+def test_vectors_have_their_length(
+    *,
+    pooled: PoolingWalk,
+    family: Family,
+    width: int | None,
+    limits: Limits,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    assert family.pooling is not None
+    evidence["requests"] = pooled.requests
+    evidence["seconds"] = round(pooled.seconds, 1)
+    evidence["width"] = width
+    seen = pooled.of(types.ALONE)
+    findings = [
+        *checks.answered(seen),
+        *checks.shapes(pooled, family.pooling, width, limits),
+    ]
+    checking(findings, [each.case for each in seen], "A vector is not of the form that is due")
+
+
+def test_texts_have_vectors_of_their_own(
+    pooled: PoolingWalk, limits: Limits, checking: Checking
+) -> None:
+    seen = pooled.of(types.ALONE)
+    checking(
+        [*checks.apart(pooled, limits)],
+        [each.case for each in seen],
+        "Different texts have the same vector",
+    )
+
+
+def test_vectors_are_the_models(
+    *,
+    pooled: PoolingWalk,
+    trusted_vectors: TrustedVectors,
+    limits: Limits,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    alone, trusted = pooled.alone(), trusted_vectors.vectors
+    shared = alone.keys() & trusted
+    evidence["trusted"] = trusted_vectors.source
+    evidence["farthest"] = max(
+        (checks.distance(alone[name], trusted[name]) for name in shared), default=None
+    )
+    seen = [each for each in pooled.of(types.ALONE) if each.name in trusted]
+    checking(
+        [*checks.reference(pooled, trusted_vectors, limits)],
+        [each.case for each in seen],
+        "The vectors are not this model's: an index made before does not go with them",
+    )
+
+
+def test_a_text_keeps_its_vector(pooled: PoolingWalk, limits: Limits, checking: Checking) -> None:
+    seen = pooled.of(types.AGAIN)
+    checking(
+        [*checks.same_texts(pooled, types.AGAIN, limits)],
+        [each.case for each in seen],
+        "A text that was asked before has another vector",
+    )
+
+
+def test_a_batch_holds_each_texts_vector(
+    pooled: PoolingWalk, limits: Limits, checking: Checking
+) -> None:
+    seen = pooled.of(types.BATCH)
+    checking(
+        [*checks.batches(pooled, limits)],
+        [each.case for each in seen],
+        "In a batch a text has another vector",
+    )
+
+
+def test_company_keeps_vectors_apart(
+    pooled: PoolingWalk, limits: Limits, checking: Checking
+) -> None:
+    seen = pooled.of(types.COMPANY)
+    checking(
+        [*checks.same_texts(pooled, types.COMPANY, limits)],
+        [each.case for each in seen],
+        "Among other requests a text has another vector",
+    )
+
+
+def test_every_form_holds_the_same_numbers(
+    pooled: PoolingWalk, limits: Limits, checking: Checking
+) -> None:
+    seen = pooled.of(types.FORM)
+    checking(
+        [*checks.forms(pooled, limits)],
+        [each.case for each in seen],
+        "The same text has another vector in another form of request",
+    )
+
+
+def test_long_texts_are_cut_as_asked(
+    pooled: PoolingWalk, limits: Limits, checking: Checking
+) -> None:
+    seen = pooled.of(types.LONG)
+    checking(
+        [*checks.long_texts(pooled, limits)],
+        [each.case for each in seen],
+        "A text that is cut has the vector of another text",
+    )
+
+
+def test_questions_find_their_documents(pooled: PoolingWalk, checking: Checking) -> None:
+    seen = [each for each in pooled.of(types.ALONE) if each.name.startswith("question ")]
+    checking(
+        [*checks.found(pooled)],
+        [each.case for each in seen],
+        "A search finds another document than the one that answers",
+    )
+
+
+def test_scores_follow_from_the_vectors(
+    pooled: PoolingWalk, limits: Limits, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["scores"] = {each.case.name: each.scores for each in pooled.scored}
+    checking(
+        [*checks.scores(pooled, limits)],
+        [each.case for each in checks.offered(pooled)],
+        "Documents are put in another order than their vectors say",
+    )
+
+
+def test_bad_requests_are_refused(pooled: PoolingWalk, checking: Checking) -> None:
+    seen = pooled.of(types.REFUSED)
+    checking(
+        [*checks.refusals(pooled)],
+        [each.case for each in seen],
+        "What cannot be embedded is not refused as such",
+    )
