@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 PROG = "vllm-gates"
 NOBODY_READS = 128 + signal.SIGPIPE
 COMMANDS: tuple[str, ...] = (
-    "lane", "inventory", "preflight", "allreduce", "plan", "prompts", "explain", "signatures",
-    "report", "history", "servers", "capture", "incident", "shrink", "bisect",
+    "lane", "inventory", "preflight", "allreduce", "backends", "plan", "prompts", "explain",
+    "signatures", "report", "history", "servers", "capture", "incident", "shrink", "bisect",
 )  # fmt: skip
 
 

@@ -13,13 +13,15 @@ from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 FILE = data.FOLDER / "features.toml"
-PAIRS = "pairs"
+PAIRS, DEPLOYED = "pairs", "deployed"
 WITH = "+"
 MOST_BOOTS = 12
+BOOT_S = 60
+"""What a miniature's boot with all requests takes on two idle cores."""
 
 
 class Feature(toml.Record):
@@ -36,8 +38,26 @@ class Feature(toml.Record):
     """Counters of `/metrics` that rise with it while the questions are asked."""
     rests: tuple[str, ...] = ()
     """Counters that do not."""
+    without: dict[str, Any] = Field(default_factory=dict)
+    """The flags of the same server without it, where leaving its own out is not enough: vLLM may
+    have it on by default."""
+    recognise: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """A lane has it on where each of these flags has one of the values, any value where there is
+    none; `a.b` is a key of a flag that is a table. By default its own flags and variables."""
     needs_gpu: bool = False
+    in_pairs: bool = True
+    """Whether `pairs` combines it with the others."""
     reference: toml.Sentence
+
+    def is_on(self, serve: Mapping[str, Any], env: Mapping[str, str]) -> bool:
+        """Return whether a lane's own flags and variables turn it on."""
+        spelled = {name.replace("-", "_"): value for name, value in serve.items()}
+        if not self.recognise:
+            return {**spelled, **self.serve} == spelled and {**env, **self.env} == {**env}
+        return all(
+            (value := _value(flag, spelled)) is not None and (not values or str(value) in values)
+            for flag, values in self.recognise.items()
+        )
 
 
 class Features(toml.Record):
@@ -46,16 +66,49 @@ class Features(toml.Record):
     features: tuple[Feature, ...]
 
 
+def _value(flag: str, serve: Mapping[str, Any]) -> Any:
+    name, _, key = flag.partition(".")
+    value = serve.get(name)
+    return value if not key else value.get(key) if isinstance(value, dict) else None
+
+
 @dataclass(frozen=True)
 class Combination:
     """Features that are on together in one boot."""
 
     features: tuple[Feature, ...]
+    deployed: bool = False
+    """Whether they are those of the lane itself: the other boot is then the one without them."""
 
     @property
     def name(self) -> str:
         """Their names, with a plus between."""
-        return WITH.join(feature.name for feature in self.features)
+        return DEPLOYED if self.deployed else WITH.join(one.name for one in self.features)
+
+    @property
+    def summary(self) -> str:
+        """The name, with what the lane's own features are."""
+        names = WITH.join(feature.name for feature in self.features)
+        if self.deployed:
+            return f"{DEPLOYED}: {names or 'none of the known features'}"
+        return names
+
+    def booted(
+        self, serve: Mapping[str, Any], env: Mapping[str, str]
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the flags and variables of the boot, made of the lane's own.
+
+        It is the lane's server with the features on, or, where they are the lane's own, the same
+        server without them.
+        """
+        if not self.deployed:
+            return {**serve, **self.serve}, {**env, **self.env}
+        flags = {flag.partition(".")[0] for one in self.features for flag in one.recognise}
+        flags |= set(self.serve)
+        kept = {name: value for name, value in serve.items() if name.replace("-", "_") not in flags}
+        for feature in self.features:
+            kept |= feature.without
+        return kept, {name: value for name, value in env.items() if name not in self.env}
 
     @property
     def serve(self) -> dict[str, Any]:
@@ -73,16 +126,28 @@ def load(path: Path = FILE) -> tuple[Feature, ...]:
     return toml.load(path, Features).features
 
 
-def chosen(text: str, features: Sequence[Feature], *, gpus: bool) -> tuple[Combination, ...]:
-    """Return the combinations that an option's text asks for: `NAME,NAME+NAME` or `pairs`.
+def chosen(
+    text: str,
+    features: Sequence[Feature],
+    *,
+    gpus: bool,
+    serve: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+) -> tuple[Combination, ...]:
+    """Return the combinations of an option's text: `NAME,NAME+NAME`, `deployed` or `pairs`.
 
-    `gpus`: whether the machine has some; without, pairs leave out what needs one. Raises
-    `UserError` for a name that is not known and for features that exclude one another.
+    `gpus`: whether the machine has some; without, pairs leave out what needs one. `serve` and `env`
+    are the lane's own, in which `deployed` finds its features. Raises `UserError` for a name that
+    is not known and for features that exclude one another.
     """
     if text.strip() == PAIRS:
-        return every_pair([one for one in features if gpus or not one.needs_gpu])
+        return every_pair([one for one in features if one.in_pairs and (gpus or not one.needs_gpu)])
     asked: dict[str, Combination] = {}
     for words in filter(None, (words.strip() for words in text.split(","))):
+        if words == DEPLOYED:
+            on = tuple(one for one in features if one.is_on(serve or {}, env or {}))
+            asked[DEPLOYED] = Combination(on, deployed=True)
+            continue
         combination = Combination(tuple(_named(word, features) for word in words.split(WITH)))
         for one, other in combinations(combination.features, 2):
             if one.kind == other.kind:
@@ -136,4 +201,4 @@ def _named(word: str, features: Sequence[Feature]) -> Feature:
 
 
 def _known(features: Sequence[Feature]) -> str:
-    return f"known: {PAIRS}, {', '.join(feature.name for feature in features)}"
+    return f"known: {PAIRS}, {DEPLOYED}, {', '.join(feature.name for feature in features)}"

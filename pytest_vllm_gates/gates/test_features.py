@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.features.battery import differences
-from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
+from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.session.against.feature_boots import FeatureBoot, FeatureBoots
+    from pytest_vllm_gates.session.against.feature_boots import FeatureBoot
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = [pytest.mark.features, pytest.mark.ends_the_server]
@@ -39,21 +39,22 @@ def test_serves_with_these_features(
     traits = dict.fromkeys((feature.name for feature in combination.features), "on")
     case = Case(combination.name, {"case": "boot", **traits})
     findings = []
-    if not launch.ok:
+    if combination.deployed:
+        # The run's own server has the features on, and the boot gate judges that it is up.
+        findings += _unanswered(case, feature_boot)
+    elif not launch.ok:
         launch.check_surroundings()
         findings.append(Finding(case, launch.explain()))
     elif feature_boot.death:
         findings.append(Finding(case, f"the engine died of these questions: {feature_boot.death}"))
     else:
-        errors = feature_boot.answers.errors
-        findings += [Finding(case, f"{name}: {error}") for name, error in errors.items()]
+        findings += _unanswered(case, feature_boot)
     checking(findings, [case], f"with {combination.name} the server does not serve")
 
 
 def test_answers_as_without_them(
     *,
     feature_boot: FeatureBoot,
-    feature_boots: FeatureBoots,
     checking: Checking,
     lane: Lane,
     evidence: Evidence,
@@ -62,7 +63,7 @@ def test_answers_as_without_them(
     _refuse_dead(feature_boot)
     names = [feature.name for feature in combination.features]
     findings, cases, equivalent = differences(
-        feature_boots.without, feature_boot.answers, names, invariant=lane.batch_invariant
+        feature_boot.without, feature_boot.answers, names, invariant=lane.batch_invariant
     )
     evidence["compared"], evidence["equivalent"] = len(cases), equivalent
     checking(findings, cases, f"with {combination.name} answers are others than without")
@@ -74,11 +75,17 @@ def test_does_what_it_is_for(
     combination = feature_boot.combination
     _refuse_dead(feature_boot)
     evidence["rose"] = feature_boot.rose
-    findings, cases = [], []
+    names = dict.fromkeys((one.name for one in combination.features), "on")
+    choices = feature_boot.choices
+    asked = {
+        topic: Case(words, {"topic": topic, "case": words, **names})
+        for topic, words in choices.asked.items()
+    }
+    findings = [Finding(asked[one.topic], one.says) for one in choices.fallbacks]
+    cases = [*asked.values()]
     for feature in combination.features:
         for name in (*feature.rises, *feature.rests):
-            traits = dict.fromkeys((one.name for one in combination.features), "on")
-            case = Case(f"{feature.name}: {name}", {"case": name, **traits})
+            case = Case(f"{feature.name}: {name}", {"case": name, **names})
             cases.append(case)
             rose = feature_boot.rose[name]
             if name in feature.rises and rose <= 0:
@@ -86,11 +93,22 @@ def test_does_what_it_is_for(
             if name in feature.rests and rose:
                 findings.append(Finding(case, f"the counter rose by {rose:g}"))
     if not cases:
-        raise NotApplicable("no counter of /metrics tells what these features do")
+        raise NotApplicable("no counter and no line of the log tells what these features do")
     checking(findings, cases, f"{combination.name} does not do what it is for")
 
 
+def _unanswered(case: Case, boot: FeatureBoot) -> list[Finding]:
+    return [Finding(case, f"{name}: {error}") for name, error in boot.answers.errors.items()]
+
+
 def _refuse_dead(boot: FeatureBoot) -> None:
-    """Raise `NotApplicable` for a combination that does not serve, which the first test tells."""
+    """Raise `NotApplicable` for a combination that does not serve, which the first test tells.
+
+    Raises `Inconclusive` where the lane does not serve without its own features.
+    """
+    plain_died = boot.combination.deployed and (boot.death or not boot.launch.ok)
+    if plain_died:
+        why = boot.death or boot.launch.explain()
+        raise Inconclusive(f"without its features the lane's server does not serve: {why}")
     if boot.death or not boot.answers.by_request:
         raise NotApplicable(f"with {boot.combination.name} the server does not serve")

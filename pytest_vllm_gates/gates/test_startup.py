@@ -1,7 +1,7 @@
-"""The server starts as it did when that was recorded, and its memory is what the plan says.
+"""The server starts as its flags ask, as it did when that was recorded, with the planned memory.
 
-Catches the change nobody asked for: another attention backend, eager mode, a smaller cache. All of
-it is in the log, which nobody reads while the server answers.
+Catches what vLLM turns off or swaps by itself: prefix caching, an attention backend, a smaller
+cache. All of it is in the log, which nobody reads while the server answers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import fit, plan as memory_plan_plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Room
-from pytest_vllm_gates.outcomes import MissingGolden, NotApplicable
-from pytest_vllm_gates.server import startup_check
+from pytest_vllm_gates.outcomes import Case, Finding, MissingGolden, NotApplicable
+from pytest_vllm_gates.server import fallbacks, startup_check
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.server.fallbacks import Choices
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.launch import Launch
@@ -29,14 +31,45 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.startup
 
 
+@pytest.fixture
+def choices(launch: Launch, serve: dict[str, Any], lane: Lane, version: str | None) -> Choices:
+    """What vLLM made of the flags, by its log; raises `NotApplicable` without a log."""
+    if not launch.startup.facts:
+        raise NotApplicable("nothing tells how this server was started: its log is not here")
+    return fallbacks.of_log(launch.log, serve, lane.env, version)
+
+
+def test_serves_what_was_asked_for(
+    choices: Choices, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["asked"], evidence["decided"] = dict(choices.asked), dict(choices.decisions)
+    if not choices.asked:
+        raise NotApplicable("no flag asks for anything that vLLM turns off by itself")
+    cases = {
+        topic: Case(asked, {"topic": topic, "case": asked})
+        for topic, asked in choices.asked.items()
+    }
+    findings = [Finding(cases[one.topic], one.says) for one in choices.fallbacks]
+    checking(
+        findings,
+        [*cases.values()],
+        "vLLM does not serve what its flags ask for",
+        "drop the flag if the fallback is meant, or change what excludes it",
+    )
+
+
 def test_starts_as_recorded(
-    launch: Launch, lane: Lane, subject: Subject, golden: Goldens, evidence: Evidence
+    *,
+    launch: Launch,
+    lane: Lane,
+    subject: Subject,
+    choices: Choices,
+    golden: Goldens,
+    evidence: Evidence,
 ) -> None:
     name = golden.of_lane("startup", lane.name)
-    now = launch.startup
+    now = dataclasses.replace(launch.startup, decisions=choices.decisions)
     evidence.update(now.as_evidence())
-    if not now.facts:
-        raise NotApplicable("nothing tells how this server was started: its log is not here")
     if golden.recording:
         golden.record(name, startup_check.as_toml(subject.family.title, now))
         return

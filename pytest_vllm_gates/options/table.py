@@ -189,7 +189,8 @@ class Options:
     features: str | None = option(
         "--features",
         kinds.TEXT,
-        "Boot again with these features: names of features.toml, NAME+NAME together, or pairs.",
+        "Boot again with these features: names of features.toml, NAME+NAME together, pairs, or "
+        "deployed for those of the lane, which is then booted without them.",
         metavar="NAME,...",
         shown_default="none",
         other_lane=False,

@@ -26,7 +26,12 @@ def observe(endpoint: Endpoint, log: Path | None) -> Startup:
 
 def read_log(log: Path | None) -> Startup:
     """Return what a log's file tells of a start; nothing without a log."""
-    return read(read_from(log)[:LOG_BYTES] if log and log.exists() else "")
+    return read(beginning(log))
+
+
+def beginning(log: Path | None) -> str:
+    """Return the part of a log that tells of the start; '' without a log."""
+    return read_from(log)[:LOG_BYTES] if log and log.exists() else ""
 
 
 def read(text: str) -> Startup:

@@ -55,6 +55,9 @@ class Startup:
     """Tokens, GiB and requests, as each one's name says."""
     cache: Mapping[str, str] = field(default_factory=dict)
     """The labels of `vllm:cache_config_info`."""
+    decisions: Mapping[str, str] | None = None
+    """What vLLM decided where no flag asked, by topic of `fallbacks.toml`; None where that is not
+    known, as in a golden that an older version recorded."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds that the server's log gives for a phase of the start. They are not compared: another
     boot of the same server takes another time."""
@@ -83,7 +86,8 @@ class Startup:
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {**self.facts, **self.figures, "cache_config": dict(self.cache)}
+        decided = {} if self.decisions is None else {"decisions": dict(self.decisions)}
+        return {**self.facts, **self.figures, **decided, "cache_config": dict(self.cache)}
 
 
 def patterns() -> Patterns:
@@ -97,7 +101,7 @@ MARGIN = 0.05
 """The share by which a figure may differ: memory that others hold moves a GPU's by a little."""
 ROUNDED_GIB = 0.01
 """By what two figures may differ that were one before each was rounded to two decimals."""
-FACTS, FIGURES = "facts", "figures"
+FACTS, FIGURES, DECISIONS = "facts", "figures", "decisions"
 FIGURES_BY_PROCESSOR = frozenset({"kv_tokens", "kv_concurrency"})
 """What follows from that fact; `memory_plan` judges these figures on any processor."""
 
@@ -105,7 +109,10 @@ FIGURES_BY_PROCESSOR = frozenset({"kv_tokens", "kv_concurrency"})
 def as_toml(title: str, startup: Startup) -> str:
     """Lay out a start as a golden, one line a fact."""
     lines = [f"{TITLE}{title}"]
-    for name, table in ((FACTS, startup.facts), (FIGURES, startup.figures)):
+    tables: dict[str, Mapping[str, Any]] = {FACTS: startup.facts, FIGURES: startup.figures}
+    if startup.decisions is not None:
+        tables[DECISIONS] = startup.decisions
+    for name, table in tables.items():
         lines += ["", name, *(f"{key}: {table[key]}" for key in sorted(table))]
     return "\n".join([*lines, "", END, ""])
 
@@ -115,8 +122,8 @@ def parsed(text: str) -> Startup:
     tables: dict[str, dict[str, str]] = {FACTS: {}, FIGURES: {}}
     target = tables[FACTS]
     for line in text.splitlines()[1:-1]:
-        if line in tables:
-            target = tables[line]
+        if line in (FACTS, FIGURES, DECISIONS):
+            target = tables.setdefault(line, {})
         elif line:
             key, _, value = line.partition(": ")
             target[key] = value
@@ -124,14 +131,14 @@ def parsed(text: str) -> Startup:
         figures = {key: float(value) for key, value in tables[FIGURES].items()}
     except ValueError as error:
         raise CorruptGolden(f"the start-up golden cannot be read: {error}") from error
-    return Startup(tables[FACTS], figures)
+    return Startup(tables[FACTS], figures, decisions=tables.get(DECISIONS))
 
 
 def changes(recorded: Startup, current: Startup) -> Iterator[str]:
     """Yield one sentence for everything that is otherwise now.
 
     vLLM keeps a recurrent state in another type on another processor. The cache figures of two such
-    starts cannot be compared, and are left out.
+    starts cannot be compared, and are left out. Decisions are compared where both starts have them.
     """
     same_processor = recorded.cpu_ssm_cache_dtype == current.cpu_ssm_cache_dtype
     left_out = frozenset() if same_processor else FIGURES_BY_PROCESSOR
@@ -139,6 +146,11 @@ def changes(recorded: Startup, current: Startup) -> Iterator[str]:
         before, after = recorded.facts.get(name), current.facts.get(name)
         if before != after:
             yield f"{name}: {before or 'not told'}, now {after or 'not told'}"
+    if recorded.decisions is not None and current.decisions is not None:
+        for name in sorted({*recorded.decisions, *current.decisions}):
+            was_said, is_said = recorded.decisions.get(name), current.decisions.get(name)
+            if was_said != is_said:
+                yield f"{name}: {was_said or 'not told'}, now {is_said or 'not told'}"
     for name in sorted({*recorded.figures, *current.figures} - left_out):
         was, is_ = recorded.figures.get(name), current.figures.get(name)
         if was is None or is_ is None:

@@ -93,23 +93,26 @@ class Launch:
     @property
     def folder(self) -> Path | None:
         """Where this run keeps what the server leaves: its log, its stacks."""
+        return self.log.parent if self.log else None
+
+    @property
+    def log(self) -> Path | None:
+        """The file of the server's log; None for a server that this run does not own."""
         log = self.boot.evidence.get("log")
-        return Path(log).parent if log else None
+        return Path(log) if log else None
 
     @cached_property
     def startup(self) -> Startup:
         """What the server tells of its start; raises `Blocked` as `endpoint` does."""
         from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
 
-        log = self.boot.evidence.get("log")
-        return server_startup.observe(self.endpoint(), Path(log) if log else None)
+        return server_startup.observe(self.endpoint(), self.log)
 
     def phases_s(self) -> dict[str, float]:
         """Return the seconds of the start's phases, from the log alone; {} without a log."""
         from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
 
-        log = self.boot.evidence.get("log")
-        return dict(server_startup.read_log(Path(log) if log else None).phases_s)
+        return dict(server_startup.read_log(self.log).phases_s)
 
     def processes(self) -> list[int]:
         """Return the ids of every process the server consists of."""

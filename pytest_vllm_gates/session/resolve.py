@@ -94,7 +94,7 @@ def resolve(options: Options) -> Run:
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=other_lane,
-        combinations=_combinations(options, machine, replays),
+        combinations=_combinations(options, machine, replays, lane),
         store=_store(options),
         replays=replays,
         tapes={
@@ -107,7 +107,9 @@ def resolve(options: Options) -> Run:
     )
 
 
-def _combinations(options: Options, machine: Machine, replays: Replays) -> tuple[Combination, ...]:
+def _combinations(
+    options: Options, machine: Machine, replays: Replays, lane: Lane
+) -> tuple[Combination, ...]:
     """Return the combinations of --features, or that of the incident which is sent again.
 
     Raises `UserError` for one that there is not.
@@ -118,7 +120,9 @@ def _combinations(options: Options, machine: Machine, replays: Replays) -> tuple
         text = parameters.removeprefix(f"{replays.repro.incident.family}-")
     if not text:
         return ()
-    return feature_catalog.chosen(text, feature_catalog.load(), gpus=bool(machine.gpus))
+    return feature_catalog.chosen(
+        text, feature_catalog.load(), gpus=bool(machine.gpus), serve=lane.serve, env=lane.env
+    )
 
 
 def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> list[str]:

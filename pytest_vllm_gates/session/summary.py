@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded.characters import shown
+from pytest_vllm_gates.features.catalog import BOOT_S
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.report import (
     environment as bundle_report,
@@ -45,6 +46,10 @@ def opening(run: Run) -> list[str]:
     elif lane.overlay_path:
         left_out = spelling.name(options, "overlay")
         lines.append(f"vllm gates: the lane's overlay is left out ({left_out})")
+    if combinations := run.combinations:
+        lines += [f"vllm gates: features {one.summary}, one boot more" for one in combinations]
+        minutes = -(-len(combinations) * BOOT_S // 60)
+        lines.append(f"vllm gates: features take about {minutes} min where nothing else runs")
     if repro := run.replays.repro:
         lines += [
             f"vllm gates: replaying {repro.folder}",

@@ -17,6 +17,7 @@ from pytest_vllm_gates.catalog import (
 from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect, KnownDefects
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.features import catalog as feature_catalog
+from pytest_vllm_gates.server import fallbacks
 from pytest_vllm_gates.vision import encodings, refused
 
 NOWHERE = Path("/nowhere")
@@ -27,6 +28,7 @@ ENTRY = {
     "reference": '"vllm-project/vllm#1"',
     "shows": '"^content"',
 }
+TOPICS = {topic.name for topic in fallbacks.load()}
 FEATURES = {feature.name for feature in feature_catalog.load()}
 
 
@@ -122,6 +124,8 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
             assert set(values) <= {"whole", "stream", "count", "stored"}
         elif name in FEATURES:
             assert values == ("on",)
+        elif name == "topic":
+            assert set(values) <= TOPICS
         elif name == "picture":
             assert set(values) <= PICTURES
         elif name == "dialect":

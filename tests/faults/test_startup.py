@@ -53,3 +53,16 @@ def test_changed_start_and_small_cache_fail(tmp_path: Path) -> None:
     assert "tokens of KV cache: planned" in words
     words = ran.reasons("long_context")
     assert "4 requests of 4096 tokens are planned at once, and the KV cache has room for" in words
+
+
+@pytest.mark.slow
+def test_flag_without_effect_fails(tmp_path: Path) -> None:
+    # vLLM replaces the one with a line in its log, and drops the other without any.
+    asked = {"attention_backend": "TRITON_ATTN", "async_scheduling": True}
+    own_lane.write(tmp_path, "asking", serve=asked)
+    ran = gates.run(tmp_path, "--lane", "asking", "-m", "boot or startup")
+    assert ran.outcomes() == {"boot": "PASS", "startup": "FAIL"}, ran.output
+    words = ran.reasons("startup")
+    assert "Cannot use AttentionBackendEnum.TRITON_ATTN backend on CPU." in words
+    assert "--async-scheduling = True: the log says nothing, and on cpu vLLM" in words
+    assert "--enforce-eager" not in words

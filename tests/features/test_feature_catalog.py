@@ -56,7 +56,10 @@ def test_named_features_are_combined() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("a-onn", "there is no feature 'a-onn'; did you mean 'a-one'?\nknown: pairs, a-one, a-two"),
+        (
+            "a-onn",
+            "there is no feature 'a-onn'; did you mean 'a-one'?\nknown: pairs, deployed, a-one",
+        ),
         ("a-one+a-two", "a-one and a-two exclude one another: both are a"),
         (" , ", "no feature is named: known: pairs"),
         ("b+b", "b and b exclude one another"),
@@ -74,3 +77,45 @@ def test_pairs_leave_out_what_needs_a_gpu_where_there_is_none() -> None:
     assert names == ["b+c"]
     assert [row.name for row in chosen("pairs", (B, C, on_gpus), gpus=True)] == ["b+c+d"]
     assert [row.name for row in chosen("d", (on_gpus,), gpus=False)] == ["d"]
+
+
+def test_the_lanes_own_features_are_found_and_left_out() -> None:
+    caching = B.model_copy(update={"serve": {"caching": True}, "without": {"caching": False}})
+    steps = C.model_copy(update={"recognise": {"steps": ()}})
+    drafts = D.model_copy(update={"recognise": {"drafts.method": ("ngram",)}})
+    lane = {"caching": True, "steps": 64, "drafts": {"method": "ngram", "n": 9}, "eager": True}
+    env = {"B": "1", "X": "y"}
+    (deployed,) = chosen("deployed", (caching, steps, drafts), gpus=False, serve=lane, env=env)
+    assert [one.name for one in deployed.features] == ["b", "c", "d"]
+    assert deployed.name == "deployed"
+    assert deployed.summary == "deployed: b+c+d"
+    assert deployed.booted(lane, env) == ({"eager": True, "caching": False}, {"X": "y"})
+
+
+@pytest.mark.parametrize(
+    ("lane", "env"),
+    [({}, {}), ({"b": False}, {"B": "1"}), ({"b": True}, {}), ({"b": True}, {"B": "0"})],
+)
+def test_a_lane_without_a_feature_has_none(lane: dict[str, object], env: dict[str, str]) -> None:
+    (deployed,) = chosen("deployed", (B,), gpus=False, serve=lane, env=env)
+    assert deployed.features == ()
+    assert deployed.summary == "deployed: none of the known features"
+
+
+def test_another_method_of_a_table_is_another_feature() -> None:
+    drafts = D.model_copy(update={"recognise": {"drafts.method": ("ngram",)}})
+    for table in ({"method": "mtp"}, {}, "ngram"):
+        assert not drafts.is_on({"drafts": table}, {})
+
+
+def test_shipped_features_are_found_in_a_lane_that_has_them() -> None:
+    for feature in catalog.load():
+        assert feature.is_on(feature.serve, feature.env), feature.name
+        assert not feature.is_on({}, {}), feature.name
+
+
+def test_features_are_added_to_a_lanes_own_flags() -> None:
+    (combination,) = chosen("b", ALL, gpus=False)
+    assert combination.booted({"x": 1, "b": False}, {"Y": "2"}) == (
+        {"x": 1, "b": True}, {"Y": "2", "B": "1"}
+    )  # fmt: skip

@@ -5,10 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from e2e import gates, own_lane
+
+from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.session import resolve
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
 
 def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.Pytester) -> None:
@@ -26,6 +30,20 @@ def test_combinations_are_parameters_of_the_gate(pytester: pytest.Pytester) -> N
     ]  # fmt: skip
 
 
+def test_the_lanes_own_features_are_planned_in_the_header(pytester: pytest.Pytester) -> None:
+    lane = (lanes.SHIPPED / "cpu.toml").read_text("utf-8")
+    lane = lane.replace("[serve]", "[serve]\nstream_interval = 8\nenable_prefix_caching = true", 1)
+    pytester.mkdir("lanes").joinpath("cpu.toml").write_text(lane, encoding="utf-8")
+    arguments = ("--model", "qwen3.5", "--lane", "cpu", "-m", "features", "--collect-only")
+    ran = pytester.runpytest_subprocess(*arguments, "--features", "deployed,ngram")
+    ran.stdout.fnmatch_lines([
+        "vllm gates: features deployed: prefix-caching+stream-interval, one boot more",
+        "vllm gates: features ngram, one boot more",
+        "vllm gates: features take about 2 min where nothing else runs",
+        "*test_answers_as_without_them[[]qwen3.5-deployed[]]*",
+    ])  # fmt: skip
+
+
 def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     incident = SimpleNamespace(
         gate="features", family="gemma/3",
@@ -33,7 +51,19 @@ def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     )  # fmt: skip
     options, machine = SimpleNamespace(features=None), SimpleNamespace(gpus=())
     replays: Any = SimpleNamespace(repro=SimpleNamespace(incident=incident))
-    (combination,) = resolve._combinations(options, machine, replays)  # type: ignore[arg-type]
+    lane: Any = SimpleNamespace(serve={}, env={})
+    (combination,) = resolve._combinations(options, machine, replays, lane)  # type: ignore[arg-type]
     assert combination.name == "ngram+no-prefix-caching"
     incident.gate = "streaming"
-    assert resolve._combinations(options, machine, replays) == ()  # type: ignore[arg-type]
+    assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_a_lane_answers_as_without_its_own_features(tmp_path: Path) -> None:
+    serve = {"stream_interval": 4, "enable_prefix_caching": True, "max_num_batched_tokens": 512}
+    own_lane.write(tmp_path, "deployed", serve=serve)
+    arguments = ("--lane", "deployed", "-m", "features", "--features", "deployed")
+    ran = gates.run(tmp_path, *arguments, model="gemma/3")
+    assert ran.outcomes() == {"features": "PASS"}, ran.output
+    assert "features deployed: prefix-caching+small-steps+stream-interval" in ran.output

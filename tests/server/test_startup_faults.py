@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_vllm_gates.goldens import CorruptGolden
@@ -51,3 +53,19 @@ def test_every_change_is_reported() -> None:
         "spilled_gib: 0, now 1",
         "weights_gib: 7.5, now not told",
     ]
+
+
+def test_another_decision_is_a_change() -> None:
+    runner = "Model Runner V2 requires Triton; using the V1 model runner instead."
+    recorded = replace(BEFORE, decisions={"model runner": runner})
+    assert parsed(as_toml("Qwen", recorded)) == recorded
+    again = replace(BEFORE, decisions={"LoRA kernels": "PunicaWrapperCPU"})
+    assert list(changes(recorded, again)) == [
+        "LoRA kernels: not told, now PunicaWrapperCPU",
+        f"model runner: {runner}, now not told",
+    ]
+
+
+def test_golden_without_decisions_is_compared_without_them() -> None:
+    again = replace(BEFORE, decisions={"model runner": "V2"})
+    assert list(changes(parsed(as_toml("Qwen", BEFORE)), again)) == []

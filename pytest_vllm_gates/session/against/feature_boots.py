@@ -11,16 +11,17 @@ from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.features import battery
 from pytest_vllm_gates.features.battery import Answers
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
-from pytest_vllm_gates.server import metrics
+from pytest_vllm_gates.server import fallbacks, metrics
 from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.launch import Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.features.catalog import Combination
+    from pytest_vllm_gates.server.fallbacks import Choices
     from pytest_vllm_gates.session.run import Run, Subject
 
 GRACE_S = 3.0
@@ -33,9 +34,14 @@ class FeatureBoot:
 
     combination: Combination
     launch: Launch
+    without: Answers
+    """The answers without the features."""
     answers: Answers
+    """Those with them."""
+    choices: Choices
+    """What vLLM made of the features' flags, by the log of the server that has them."""
     rose: dict[str, float]
-    """By how much counters of `/metrics` rose while it was asked."""
+    """By how much counters of `/metrics` rose while the features were on."""
     boot_s: float
     version: str | None
     """That of vLLM, as the run's own server told it."""
@@ -53,34 +59,32 @@ class FeatureBoots:
     folder: Path
     progress: Callable[[str], None]
     combinations: tuple[Combination, ...]
-    _without: Answers | None = None
+    _own: Answers | None = None
+    _own_rose: dict[str, float] = field(default_factory=dict)
     _version: str | None = None
     _boots: dict[str, FeatureBoot] = field(default_factory=dict)
 
     @property
-    def without(self) -> Answers:
+    def own(self) -> Answers:
         """The answers of the run's own server; raises `Blocked` as its endpoint does."""
-        if self._without is None:
+        if self._own is None:
             endpoint = self.launch.endpoint()
             self._version = http.version(endpoint)
-            self._without = self._ask(endpoint)
-        return self._without
+            deployed = [one for one in self.combinations if one.deployed]
+            self._own, self._own_rose = self._ask(endpoint, _counters(deployed))
+        return self._own
 
     def of(self, combination: Combination) -> FeatureBoot:
         """Return the boot of a combination; the run's own server ends before the first."""
         if combination.name not in self._boots:
-            _ = self.without
+            _ = self.own
             self.launch.stop()
             self._boots[combination.name] = self._boot(combination)
         return self._boots[combination.name]
 
     def _boot(self, combination: Combination) -> FeatureBoot:
-        lane = self.run.lane.model_copy(
-            update={
-                "serve": {**self.run.lane.serve, **combination.serve},
-                "env": {**self.run.lane.env, **combination.env},
-            }
-        )
+        serve, env = combination.booted(self.run.lane.serve, self.run.lane.env)
+        lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         number = len(self._boots) + 1
         self.progress(
             f"{self.subject.family.name}: features {combination.name}, boot {number} of "
@@ -91,23 +95,42 @@ class FeatureBoots:
             self.run.of(lane), self.subject, self.folder / str(number), self.progress
         )
         launch, boot_s = Launch(boot, server), time.monotonic() - began
-        if not launch.ok:
-            return FeatureBoot(combination, launch, Answers(), {}, boot_s, self._version)
+        answers, rose, death = Answers(), dict[str, float](), ""
         try:
-            endpoint = launch.endpoint()
-            names = [name for one in combination.features for name in (*one.rises, *one.rests)]
-            before = metrics.sums(endpoint, names)
-            answers = self._ask(endpoint)
-            after = metrics.sums(endpoint, names)
-            died = launch.death(GRACE_S if answers.errors else 0.0)
-            rose = {name: after[name] - before[name] for name in names}
-            death = died.brief if died else ""
+            if launch.ok:
+                answers, rose = self._ask(launch.endpoint(), _counters([combination]))
+                died = launch.death(GRACE_S if answers.errors else 0.0)
+                death = died.brief if died else ""
         finally:
             launch.stop()
-        return FeatureBoot(combination, launch, answers, rose, boot_s, self._version, death)
+        without, on, log = self.own, answers, launch.log
+        asked, variables = combination.serve, combination.env
+        if combination.deployed:
+            without, on, rose, log = answers, self.own, self._own_rose, self.launch.log
+            asked, variables = self.run.lane.serve, self.run.lane.env
+        choices = fallbacks.of_log(log, asked, variables, self._version)
+        return FeatureBoot(
+            combination, launch, without, on, choices, rose, boot_s, self._version, death
+        )
 
-    def _ask(self, endpoint: Endpoint) -> Answers:
+    def _ask(
+        self, endpoint: Endpoint, counters: Sequence[str] = ()
+    ) -> tuple[Answers, dict[str, float]]:
+        """Return a server's answers, and by how much counters rose meanwhile."""
         client = CompletionClient(endpoint, ANSWER_LIMIT_S)
         tokens = self.run.options.answer_tokens
         bodies = battery.requests(self.subject.family, self.run.conversations, tokens)
-        return battery.ask(client, bodies)
+        before = metrics.sums(endpoint, counters) if counters else {}
+        answers = battery.ask(client, bodies)
+        after = metrics.sums(endpoint, counters) if counters else {}
+        return answers, {name: after[name] - before[name] for name in counters}
+
+
+def _counters(combinations: Iterable[Combination]) -> list[str]:
+    """Return the counters that tell whether features do what they are for."""
+    return [
+        name
+        for combination in combinations
+        for one in combination.features
+        for name in (*one.rises, *one.rests)
+    ]

@@ -1,0 +1,1 @@
+"""Which attention backends a platform offers: which boot, answer rightly, and how fast."""
