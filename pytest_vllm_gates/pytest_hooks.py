@@ -9,6 +9,7 @@ import pytest
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fixtures import (
+    adapters,
     captured,
     checking,
     common,
@@ -55,8 +56,8 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.TESTPATHS,
 )
 FIXTURES = (
-    common, prompts, checking, captured, conversations, requested, dialects, features, long_context,
-    load, numerics, sampling, throughput, vision,
+    common, prompts, checking, captured, conversations, requested, dialects, features, adapters,
+    long_context, load, numerics, sampling, throughput, vision,
 )  # fmt: skip
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")

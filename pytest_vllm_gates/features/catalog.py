@@ -36,6 +36,8 @@ class Feature(toml.Record):
     """Counters of `/metrics` that rise with it while the questions are asked."""
     rests: tuple[str, ...] = ()
     """Counters that do not."""
+    adapters: int = Field(default=0, ge=0)
+    """So many LoRA adapters are served with it, as far as the checkpoint has them."""
     needs_gpu: bool = False
     reference: toml.Sentence
 
@@ -61,6 +63,11 @@ class Combination:
     def serve(self) -> dict[str, Any]:
         """The flags of all of them."""
         return {name: value for feature in self.features for name, value in feature.serve.items()}
+
+    @property
+    def adapters(self) -> int:
+        """So many LoRA adapters are served, as far as the checkpoint has them."""
+        return max(feature.adapters for feature in self.features)
 
     @property
     def env(self) -> dict[str, str]:

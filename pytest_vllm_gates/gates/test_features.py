@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.against.feature_boots import FeatureBoot, FeatureBoots
     from pytest_vllm_gates.session.items import Evidence
 
-pytestmark = [pytest.mark.features, pytest.mark.ends_the_server]
+pytestmark = pytest.mark.features
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_serves_with_these_features(
 ) -> None:
     combination, launch = feature_boot.combination, feature_boot.launch
     evidence["features"] = {feature.name: feature.title for feature in combination.features}
-    evidence["serve"], evidence["env"] = combination.serve, combination.env
+    evidence["serve"], evidence["env"] = dict(feature_boot.serve), combination.env
     evidence["boot_s"] = round(feature_boot.boot_s, 1)
     evidence["log"] = str(launch.folder) if launch.folder else None
     traits = dict.fromkeys((feature.name for feature in combination.features), "on")
@@ -47,6 +47,8 @@ def test_serves_with_these_features(
     else:
         errors = feature_boot.answers.errors
         findings += [Finding(case, f"{name}: {error}") for name, error in errors.items()]
+        if feature_boot.adapters and feature_boot.adapters.broke:
+            findings.append(Finding(case, f"asked for its adapters: {feature_boot.adapters.broke}"))
     checking(findings, [case], f"with {combination.name} the server does not serve")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.adapters import files as adapter_files
+from pytest_vllm_gates.adapters.ask import AdapterWalk
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.features import battery
@@ -16,9 +18,10 @@ from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.launch import Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from pytest_vllm_gates.adapters.types import AdapterAnswers, AdapterFiles
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.features.catalog import Combination
     from pytest_vllm_gates.session.run import Run, Subject
@@ -41,6 +44,10 @@ class FeatureBoot:
     """That of vLLM, as the run's own server told it."""
     death: str = ""
     """How it ended while it was asked; '' where it did not."""
+    serve: Mapping[str, Any] = field(default_factory=dict)
+    """The flags that the combination added, those of its adapters with them."""
+    adapters: AdapterAnswers | None = None
+    """What was asked of its adapters; None where it has none."""
 
 
 @dataclass
@@ -53,6 +60,8 @@ class FeatureBoots:
     folder: Path
     progress: Callable[[str], None]
     combinations: tuple[Combination, ...]
+    adapters: tuple[AdapterFiles, ...] = ()
+    """Those that the checkpoint has."""
     _without: Answers | None = None
     _version: str | None = None
     _boots: dict[str, FeatureBoot] = field(default_factory=dict)
@@ -75,9 +84,11 @@ class FeatureBoots:
         return self._boots[combination.name]
 
     def _boot(self, combination: Combination) -> FeatureBoot:
+        adapters = self.adapters[: combination.adapters]
+        serve = {**combination.serve, **adapter_files.flags(adapters)}
         lane = self.run.lane.model_copy(
             update={
-                "serve": {**self.run.lane.serve, **combination.serve},
+                "serve": {**self.run.lane.serve, **serve},
                 "env": {**self.run.lane.env, **combination.env},
             }
         )
@@ -92,19 +103,38 @@ class FeatureBoots:
         )
         launch, boot_s = Launch(boot, server), time.monotonic() - began
         if not launch.ok:
-            return FeatureBoot(combination, launch, Answers(), {}, boot_s, self._version)
+            return FeatureBoot(
+                combination, launch, Answers(), {}, boot_s, self._version, serve=serve
+            )
         try:
             endpoint = launch.endpoint()
             names = [name for one in combination.features for name in (*one.rises, *one.rests)]
             before = metrics.sums(endpoint, names)
             answers = self._ask(endpoint)
             after = metrics.sums(endpoint, names)
-            died = launch.death(GRACE_S if answers.errors else 0.0)
+            asked = self._ask_adapters(endpoint, adapters, serve, number)
+            broke = answers.errors or (asked and asked.broke)
+            died = launch.death(GRACE_S if broke else 0.0)
             rose = {name: after[name] - before[name] for name in names}
             death = died.brief if died else ""
         finally:
             launch.stop()
-        return FeatureBoot(combination, launch, answers, rose, boot_s, self._version, death)
+        return FeatureBoot(
+            combination, launch, answers, rose, boot_s, self._version, death, serve, asked
+        )
+
+    def _ask_adapters(
+        self,
+        endpoint: Endpoint,
+        adapters: tuple[AdapterFiles, ...],
+        serve: Mapping[str, Any],
+        number: int,
+    ) -> AdapterAnswers | None:
+        if not adapters:
+            return None
+        names = {adapter.name for adapter in adapters}
+        walk = AdapterWalk(endpoint, self.subject.family, adapters, names)
+        return walk.run(self.folder / f"{number}-adapters", adapter_files.served_rank(serve))
 
     def _ask(self, endpoint: Endpoint) -> Answers:
         client = CompletionClient(endpoint, ANSWER_LIMIT_S)
