@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from faults import (
+    adapters,
     boot,
     chat_template,
     contracts,
@@ -64,8 +65,8 @@ TELLING = 16
 FAULTS = {
     entry.__name__.rpartition(".")[2]: entry.FAULTS.all
     for entry in (
-        boot, chat_template, contracts, dialects, isolation, long_context, reasoning, robustness,
-        sampling, stop, streaming, structured, tools, vision,
+        adapters, boot, chat_template, contracts, dialects, isolation, long_context, reasoning,
+        robustness, sampling, stop, streaming, structured, tools, vision,
     )
 }  # fmt: skip
 EACH = pytest.mark.parametrize("gate", sorted(GATES))

@@ -9,7 +9,12 @@ import httpx2 as httpx
 
 from pytest_vllm_gates.adapters import loading
 from pytest_vllm_gates.adapters.loading import UnfitPlan
-from pytest_vllm_gates.adapters.types import AdapterAnswers, ListedModel, ModelAnswer, Refusal
+from pytest_vllm_gates.adapters.types import (
+    AdapterAnswers,
+    ListedModel,
+    ModelAnswer,
+    UnknownRefusal,
+)
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.form import reading
@@ -144,7 +149,7 @@ class AdapterWalk:
             for (model, text), completion in zip(asked, completions, strict=True)
         ]
 
-    def _refused(self) -> list[Refusal]:
+    def _refused(self) -> list[UnknownRefusal]:
         name = f"{UNKNOWN}-{secrets.token_hex(4)}"
         chat = self._body(name, self._questions[0], temperature=0)
         completion = {"model": name, "prompt": self._questions[0], "max_tokens": 1}
@@ -154,14 +159,14 @@ class AdapterWalk:
             self._refusal("/v1/completions", completion),
         ]
 
-    def _refusal(self, route: str, body: dict[str, Any]) -> Refusal:
+    def _refusal(self, route: str, body: dict[str, Any]) -> UnknownRefusal:
         try:
             reply = http.post(self._endpoint, route, body)
         except httpx.HTTPError as error:
-            return Refusal(route, body, 0, "", f"{type(error).__name__}: {error}")
+            return UnknownRefusal(route, body, 0, "", f"{type(error).__name__}: {error}")
         try:
             told = reply.json().get("error")
             kind = str(told.get("type") or "") if isinstance(told, dict) else ""
         except (ValueError, AttributeError):
             kind = ""
-        return Refusal(route, body, reply.status_code, kind, reply.text[:TEXT_CHARACTERS])
+        return UnknownRefusal(route, body, reply.status_code, kind, reply.text[:TEXT_CHARACTERS])

@@ -49,7 +49,7 @@ class ModelAnswer:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class UnknownRefusal:
     """The answer to a request that names an adapter which is not served."""
 
     route: str
@@ -95,7 +95,7 @@ class AdapterAnswers:
     """The same prompt under one model after the other."""
     cached_tokens: float | None = None
     """Tokens of these prompts that came from the cache; None where the server does not count."""
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[UnknownRefusal] = field(default_factory=list)
     unfit: list[LoadStep] = field(default_factory=list)
     """Adapters that do not fit, as they were loaded."""
     loads: list[LoadStep] = field(default_factory=list)

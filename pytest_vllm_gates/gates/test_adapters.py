@@ -81,6 +81,11 @@ def test_adapters_keep_apart_in_the_prefix_cache(
     if checks.all_alike(adapter_answers.cold):
         raise NotApplicable("all models answer the long prompt alike: none can be mixed up")
     findings, cases = checks.on_prefixes(adapter_answers, invariant=lane.batch_invariant)
+    if not findings and not adapter_answers.cached_tokens:
+        raise NotApplicable(
+            "no token of a prompt came from a prefix cache: ask for one, as with "
+            "--features lora-two+prefix-caching"
+        )
     checking(findings, cases, "A prompt that another adapter was asked is answered otherwise")
 
 

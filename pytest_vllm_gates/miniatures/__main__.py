@@ -116,7 +116,7 @@ def _adapters(options: argparse.Namespace) -> None:
         )
     if options.python or importlib.util.find_spec("torch") is None:
         _elsewhere("adapters", options)
-    from pytest_vllm_gates.miniatures.adapters import build  # noqa: PLC0415
+    from pytest_vllm_gates.miniatures.build_adapters import build  # noqa: PLC0415
 
     output = options.output or adapters.FOLDER / options.name
     build(options.name, output, seed=options.seed or 0, say=_say)

@@ -18,7 +18,7 @@ from pytest_vllm_gates.adapters.types import (
     ListedModel,
     LoadStep,
     ModelAnswer,
-    Refusal,
+    UnknownRefusal,
 )
 from pytest_vllm_gates.client.completion import Completion
 
@@ -56,7 +56,7 @@ def healthy() -> AdapterAnswers:
         company=answers(),
         cold=answers(LONG),
         warm=[*answers(LONG), *answers(LONG)],
-        refusals=[Refusal("/v1/chat/completions", {}, 404, "NotFoundError", "…")],
+        refusals=[UnknownRefusal("/v1/chat/completions", {}, 404, "NotFoundError", "…")],
         unfit=[LoadStep("no weights", 500, "doesn't contain tensors", completion(""))],
         loads=[
             LoadStep(LOADED, 200, "Success", completion("sailor"), "sailor"),
@@ -152,12 +152,18 @@ def test_an_answer_names_the_adapter_that_was_asked() -> None:
 @pytest.mark.parametrize(
     ("refusal", "says"),
     [
-        (Refusal("/v1/completions", {}, 200, "", "Paris."), "answered 200, not 404: Paris."),
-        (Refusal("/v1/completions", {}, 404, "", "<html>"), "404 without an error in JSON: <html>"),
-        (Refusal("/v1/completions", {}, 0, "", "ReadError"), "answered 0, not 404: ReadError"),
+        (UnknownRefusal("/v1/completions", {}, 200, "", "Paris."), "answered 200, not 404: Paris."),
+        (
+            UnknownRefusal("/v1/completions", {}, 404, "", "<html>"),
+            "404 without an error in JSON: <html>",
+        ),
+        (
+            UnknownRefusal("/v1/completions", {}, 0, "", "ReadError"),
+            "answered 0, not 404: ReadError",
+        ),
     ],
 )
-def test_an_unknown_adapter_is_a_clean_404(refusal: Refusal, says: str) -> None:
+def test_an_unknown_adapter_is_a_clean_404(refusal: UnknownRefusal, says: str) -> None:
     asked = healthy()
     asked.refusals = [refusal]
     assert found(asked) == {"refuses": [says]}

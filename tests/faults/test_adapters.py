@@ -36,6 +36,7 @@ def upstream(
     _, checkpoint = subject_of(MODEL)
     (feature,) = (one for one in catalog.load() if one.name == "lora-two")
     serve = {
+        "enable_prefix_caching": True,
         **feature.serve,
         **files.flags(files.of(checkpoint, {}, tmp_path_factory.getbasetemp())),
     }
