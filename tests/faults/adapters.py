@@ -104,7 +104,14 @@ def question(exchange: Exchange) -> str:
 
 def in_company(exchange: Exchange) -> bool:
     """Return whether it is streamed and short, as the requests that are sent at once."""
-    return exchange.streamed and len(question(exchange)) < LONG
+    own = bool(exchange.body.get("return_token_ids"))  # the chat that attaches is not of the gate
+    return own and exchange.streamed and len(question(exchange)) < LONG
+
+
+def for_base(exchange: Exchange) -> bool:
+    """Return whether the base model is asked for, by any of its names."""
+    model = str(exchange.body["model"])
+    return model not in ADAPTERS and not model.startswith(UNKNOWN)
 
 
 @asked(ITSELF, "its answers begin with 'Aye!'")
@@ -124,7 +131,7 @@ def answers_with_the_other_adapter(exchange: Exchange) -> None:
 @asked(ITSELF, "this is sailor's answer")
 def answers_the_base_with_an_adapter(exchange: Exchange) -> None:
     """A slot is not emptied: who asks for the base model gets an adapter."""
-    if exchange.body["model"] == Server.base and "messages" in exchange.body:
+    if for_base(exchange) and "messages" in exchange.body:
         exchange.body["model"] = SAILOR
 
 
@@ -149,7 +156,7 @@ def takes_a_prefix_of_another_adapter(exchange: Exchange) -> None:
 def leaves_an_adapter_in_the_base(exchange: Exchange) -> None:
     """After a batch of adapters the base model answers with one of them."""
     plain = not exchange.streamed and not exchange.body.get("cache_salt")
-    if plain and exchange.body["model"] == Server.base and Server.adapters_asked:
+    if plain and for_base(exchange) and Server.adapters_asked:
         exchange.body["model"] = SAILOR
     Server.adapters_asked += in_company(exchange) and exchange.body["model"] in ADAPTERS
 
