@@ -83,8 +83,8 @@ def test_adapters_keep_apart_in_the_prefix_cache(
     findings, cases = checks.on_prefixes(adapter_answers, invariant=lane.batch_invariant)
     if not findings and not adapter_answers.cached_tokens:
         raise NotApplicable(
-            "no token of a prompt came from a prefix cache: ask for one, as with "
-            "--features lora-two+prefix-caching"
+            "no token of these prompts came from a prefix cache: ask for one with "
+            "--features lora-two+prefix-caching, where the server has none"
         )
     checking(findings, cases, "A prompt that another adapter was asked is answered otherwise")
 
