@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from faults import (
+    adapters,
     boot,
     chat_template,
     contracts,
@@ -65,7 +66,8 @@ TELLING = 16
 FAULTS = {
     entry.__name__.rpartition(".")[2]: entry.FAULTS.all
     for entry in (
-        boot, chat_template, contracts, dialects, isolation, long_context, pooling, reasoning,
+        adapters, boot, chat_template, contracts, dialects, isolation, long_context, pooling,
+        reasoning,
         robustness, sampling, stop, streaming, structured, tools, vision,
     )
 }  # fmt: skip

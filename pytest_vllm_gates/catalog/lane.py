@@ -41,7 +41,7 @@ IDLE = {
     "python": (*MAKING, *RELEASE, *REACHING),
     "lock": REACHING,
     "command": (*MAKING, *RELEASE, *REACHING),
-    "base_url": (*MAKING, *RELEASE, "overlay", "env", "start", "waive"),
+    "base_url": (*MAKING, *RELEASE, "overlay", "env", "start", "waive", "lora_modules"),
 }
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -96,6 +96,9 @@ class Lane(toml.Record):
     env: dict[str, str] = Field(default_factory=dict)
     serve: dict[str, Any] = Field(default_factory=dict)
     """vLLM's flags; of a server that runs already, those that are known."""
+    lora_modules: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
+    """Your LoRA adapters by name, each a folder as PEFT writes it, from the lane's own: those of
+    `--features lora`, in place of the miniature's. What a lane always serves stands in `serve`."""
     start: StartCommand = StartCommand()
     expects: Expects = Expects()
     waive: dict[str, str] = Field(default_factory=dict)

@@ -46,11 +46,14 @@ def write_lock(folder: Path, built: Mapping[str, Any]) -> None:
     (folder / LOCK).write_text(text + "\n", encoding="utf-8")
 
 
-def check(name: str, folder: Path) -> None:
-    """Raise if a file of this checkpoint is missing, cut short or changed."""
+def check(name: str, folder: Path, command: str = "build") -> None:
+    """Raise if a file of this folder is missing, cut short or changed.
+
+    `command` is the one that makes it again.
+    """
     remedy = (
         "reinstall pytest-vllm-gates, or build it again: "
-        f"python -m pytest_vllm_gates.miniatures build {name}"
+        f"python -m pytest_vllm_gates.miniatures {command} {name}"
     )
     lock = folder / LOCK
     try:

@@ -34,6 +34,8 @@ class Completion:
     error: str = ""
     """The reason if there is no answer."""
     request: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    """The model that the answer names; empty where it names none."""
 
     @property
     def text(self) -> str:
@@ -110,11 +112,12 @@ def _events(text: str) -> list[dict[str, Any]]:
 
 
 def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any]) -> Completion:
-    reasoning = content = ""
+    reasoning = content = model = ""
     finish: str | None = None
     ids: list[int] = []
     candidates: list[dict[int, float]] = []
     for chunk in chunks:
+        model = str(chunk.get("model") or model)
         for choice in chunk["choices"]:
             part = choice.get("message") or choice.get("delta") or {}
             thought = part.get("reasoning") or part.get("reasoning_content")
@@ -124,7 +127,9 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
             scored = (choice.get("logprobs") or {}).get("content") or ()
             candidates += [_numbered(place.get("top_logprobs") or ()) for place in scored]
             finish = choice.get("finish_reason") or finish
-    return Completion(reasoning, content, finish, tuple(ids), tuple(candidates), request=request)
+    return Completion(
+        reasoning, content, finish, tuple(ids), tuple(candidates), request=request, model=model
+    )
 
 
 def _numbered(top: Iterable[Mapping[str, Any]]) -> dict[int, float]:

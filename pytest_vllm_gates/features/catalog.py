@@ -20,6 +20,8 @@ FILE = data.FOLDER / "features.toml"
 PAIRS, DEPLOYED = "pairs", "deployed"
 WITH = "+"
 MOST_BOOTS = 12
+LORA = "lora"
+"""In the name of every flag of adapters, which say nothing without them."""
 BOOT_S = 60
 """What a miniature's boot with all requests takes on two idle cores."""
 
@@ -44,6 +46,8 @@ class Feature(toml.Record):
     recognise: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """A lane has it on where each of these flags has one of the values, any value where there is
     none; `a.b` is a key of a flag that is a table. By default its own flags and variables."""
+    adapters: int = Field(default=0, ge=0)
+    """So many LoRA adapters are served with it, as far as the checkpoint has them."""
     needs_gpu: bool = False
     in_pairs: bool = True
     """Whether `pairs` combines it with the others."""
@@ -105,6 +109,8 @@ class Combination:
             return {**serve, **self.serve}, {**env, **self.env}
         flags = {flag.partition(".")[0] for one in self.features for flag in one.recognise}
         flags |= set(self.serve)
+        if self.adapters:
+            flags |= {name.replace("-", "_") for name in serve if LORA in name}
         kept = {name: value for name, value in serve.items() if name.replace("-", "_") not in flags}
         for feature in self.features:
             kept |= feature.without
@@ -114,6 +120,11 @@ class Combination:
     def serve(self) -> dict[str, Any]:
         """The flags of all of them."""
         return {name: value for feature in self.features for name, value in feature.serve.items()}
+
+    @property
+    def adapters(self) -> int:
+        """So many LoRA adapters are served, as far as the checkpoint has them."""
+        return max((feature.adapters for feature in self.features), default=0)
 
     @property
     def env(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.against.feature_boots import FeatureBoot
     from pytest_vllm_gates.session.items import Evidence
 
-pytestmark = [pytest.mark.features, pytest.mark.ends_the_server]
+pytestmark = pytest.mark.features
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_serves_with_these_features(
 ) -> None:
     combination, launch = feature_boot.combination, feature_boot.launch
     evidence["features"] = {feature.name: feature.title for feature in combination.features}
-    evidence["serve"], evidence["env"] = combination.serve, combination.env
+    evidence["serve"], evidence["env"] = dict(feature_boot.serve), combination.env
     evidence["boot_s"] = round(feature_boot.boot_s, 1)
     evidence["log"] = str(launch.folder) if launch.folder else None
     traits = dict.fromkeys((feature.name for feature in combination.features), "on")
@@ -49,6 +49,8 @@ def test_serves_with_these_features(
         findings.append(Finding(case, f"the engine died of these questions: {feature_boot.death}"))
     else:
         findings += _unanswered(case, feature_boot)
+        if feature_boot.adapters and feature_boot.adapters.broke:
+            findings.append(Finding(case, f"asked for its adapters: {feature_boot.adapters.broke}"))
     checking(findings, [case], f"with {combination.name} the server does not serve")
 
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_vllm_gates.checkpoints import miniatures
-from pytest_vllm_gates.checkpoints.miniatures import HERE, MiniatureError, names
+from pytest_vllm_gates.checkpoints import adapters, miniatures
+from pytest_vllm_gates.checkpoints.miniatures import HERE, RECIPES, MiniatureError, names
 from pytest_vllm_gates.miniatures.recipe import load
 
 PROG = "python -m pytest_vllm_gates.miniatures"
@@ -69,6 +69,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     build.add_argument("--python", metavar="PATH", help="an interpreter with torch")
     build.set_defaults(run=_build)
+    lora = commands.add_parser("adapters", help="train one's LoRA adapters and write them")
+    lora.add_argument("name", metavar="NAME")
+    lora.add_argument("--output", type=Path, metavar="DIR", help="default: the shipped place")
+    lora.add_argument("--seed", type=int, metavar="N")
+    lora.add_argument("--python", metavar="PATH", help="an interpreter with torch")
+    lora.set_defaults(run=_adapters)
     list_command = commands.add_parser("list", help="name them all")
     list_command.set_defaults(run=_list)
     verify = commands.add_parser("verify", help="check the shipped files against their locks")
@@ -87,6 +93,8 @@ def _verify(options: argparse.Namespace) -> int:
     for name in options.names or names():
         try:
             print(f"{name}: whole, {miniatures.path(name)}")
+            for adapter, folder in adapters.paths(name).items():
+                print(f"{name}: adapter {adapter}: whole, {folder}")
         except MiniatureError as error:
             failed = 1
             print(f"error: {error}", file=sys.stderr)
@@ -96,7 +104,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> None:
     load(options.name)
     if options.python or importlib.util.find_spec("torch") is None:
-        _build_elsewhere(options)
+        _elsewhere("build", options)
     from pytest_vllm_gates.miniatures.build import build  # noqa: PLC0415
 
     output = options.output or miniatures.CHECKPOINTS / options.name
@@ -105,10 +113,27 @@ def _build(options: argparse.Namespace) -> None:
         print(file=sys.stderr)
 
 
-def _build_elsewhere(options: argparse.Namespace) -> None:
-    """Replace this process by the same build in an interpreter that has torch."""
+def _adapters(options: argparse.Namespace) -> None:
+    load(options.name)
+    if not adapters.recipes(options.name):
+        raise MiniatureError(
+            f"miniature {options.name} has no adapters\n"
+            f"describe them in {RECIPES / options.name / adapters.RECIPE}"
+        )
+    if options.python or importlib.util.find_spec("torch") is None:
+        _elsewhere("adapters", options)
+    from pytest_vllm_gates.miniatures.build_adapters import build  # noqa: PLC0415
+
+    output = options.output or adapters.FOLDER / options.name
+    build(options.name, output, seed=options.seed or 0, say=_say)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def _elsewhere(command_name: str, options: argparse.Namespace) -> None:
+    """Replace this process by the same command in an interpreter that has torch."""
     python, overlay = (options.python, "") if options.python else lane_python()
-    command = [python, "-m", "pytest_vllm_gates.miniatures", "build", options.name]
+    command = [python, "-m", "pytest_vllm_gates.miniatures", command_name, options.name]
     if options.output:
         command += ["--output", str(options.output.absolute())]
     if options.state:

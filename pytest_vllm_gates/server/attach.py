@@ -30,7 +30,9 @@ def attach(endpoint: Endpoint, timeout_s: float, *, pools: bool = False) -> Boot
             models = ready.served_models(client, min(timeout_s, MODELS_S))
         if not models:
             raise ready.NotServing("the server lists no model")  # noqa: TRY301
-        endpoint = replace(endpoint, model=next(iter(models)))
+        # A gateway may list a LoRA adapter, which has a parent, before its base model.
+        bases = [name for name, model in models.items() if not model.get("parent")]
+        endpoint = replace(endpoint, model=next(iter(bases or models)))
         evidence["served"] = models[endpoint.model]
         first_token_s = server_ready.first_answer(endpoint, timeout_s, pools=pools)
     except (httpx.HTTPError, httpx.InvalidURL, ready.NotServing) as error:

@@ -46,6 +46,8 @@ class Evidence(MutableMapping[str, Any]):
 
 
 INCIDENTS = "incidents"
+NO_COMBINATION = "none"
+"""What a test's parameter is called where --features asks for nothing."""
 run_key: pytest.StashKey[Run] = pytest.StashKey()
 evidence_key: pytest.StashKey[Evidence] = pytest.StashKey()
 findings_key: pytest.StashKey[SortedFindings] = pytest.StashKey()
@@ -77,12 +79,12 @@ def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
             indirect=True,
             scope="session",
         )
-    if "feature_boot" in metafunc.fixturenames:
-        combinations = run.combinations or (None,)
+    if "combination" in metafunc.fixturenames:
+        ends = pytest.mark.ends_the_server  # to boot a combination, the run's own server ends
         metafunc.parametrize(
             "combination",
-            combinations,
-            ids=[combination.name if combination else "none" for combination in combinations],
+            [pytest.param(one, id=one.name, marks=ends) for one in run.combinations]
+            or [pytest.param(None, id=NO_COMBINATION)],
             indirect=True,
             scope="session",
         )

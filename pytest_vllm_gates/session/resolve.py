@@ -28,6 +28,7 @@ from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.options.defaults import ALL
 from pytest_vllm_gates.redaction import prompts
 from pytest_vllm_gates.session import collection, redaction, replay
+from pytest_vllm_gates.session.items import NO_COMBINATION
 from pytest_vllm_gates.session.run import Replays, Run, Subject
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.features.catalog import Combination
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options.table import Options
+
+COMBINED = ("adapters", "features")
+"""Gates whose tests run once for each combination."""
 
 
 def resolve(options: Options) -> Run:
@@ -115,10 +119,10 @@ def _combinations(
     Raises `UserError` for one that there is not.
     """
     text = options.features
-    if replays.repro and replays.repro.incident.gate == "features":
+    if replays.repro and replays.repro.incident.gate in COMBINED:
         parameters = replays.repro.incident.test.partition("[")[2].removesuffix("]")
         text = parameters.removeprefix(f"{replays.repro.incident.family}-")
-    if not text:
+    if not text or text == NO_COMBINATION:
         return ()
     return feature_catalog.chosen(
         text, feature_catalog.load(), gpus=bool(machine.gpus), serve=lane.serve, env=lane.env

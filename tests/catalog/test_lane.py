@@ -45,6 +45,7 @@ def test_a_lane_has_one_of_four_forms(tmp_path: Path, text: str, form: str) -> N
         ('python = "p"\ntorch_backend = "cpu"\n', "torch_backend would do nothing in a lane"),
         ('base_url = "u"\n[env]\nA = "b"\n[waive]\nports = "x"\n',
          "env, waive would do nothing in a lane that has base_url"),
+        ('base_url = "u"\n[lora_modules]\nsql = "/a"\n', "lora_modules would do nothing"),
         ('lock = "mine.txt"\n', "make it: python -m pytest_vllm_gates.environment.relock"),
         ('python = "p"\noverlay = "mine"\n', "is not a folder"),
         ('python = "p"\npython_version = "2.7"\n', "python_version"),

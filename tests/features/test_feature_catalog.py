@@ -39,6 +39,20 @@ def test_the_shipped_features_take_few_boots() -> None:
     assert all(one.serve or one.env for one in features)
 
 
+def test_a_combination_has_the_adapters_of_its_features() -> None:
+    names = {combination.name: combination.adapters for combination in catalog.chosen(
+        "lora,lora-two+ngram,ngram", catalog.load(), gpus=False
+    )}  # fmt: skip
+    assert names == {"lora": 1, "lora-two+ngram": 2, "ngram": 0}
+
+
+def test_adapters_meet_every_other_feature() -> None:
+    rows = [{one.name for one in row.features} for row in every_pair(catalog.load())]
+    for name in ("ngram", "prefix-caching", "small-steps", "guidance", "stream-interval"):
+        for adapters in ("lora", "lora-two"):
+            assert any({name, adapters} <= row for row in rows), (name, adapters)
+
+
 def test_too_many_boots_are_refused() -> None:
     features = [feature(f"{kind}{number}", kind) for kind in "ab" for number in range(4)]
     with pytest.raises(UserError, match="takes 16 boots, and 12 are the most: name fewer"):

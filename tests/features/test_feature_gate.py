@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,11 @@ import pytest
 from e2e import gates, own_lane
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.session import resolve
+from pytest_vllm_gates.fixtures import features as feature_fixtures
+from pytest_vllm_gates.session import collection, resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -56,6 +59,52 @@ def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     assert combination.name == "ngram+no-prefix-caching"
     incident.gate = "streaming"
     assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
+
+
+def test_an_incident_of_adapters_brings_its_combination_too() -> None:
+    options, machine = SimpleNamespace(features=None), SimpleNamespace(gpus=())
+    incident = SimpleNamespace(
+        gate="adapters", family="qwen3.5",
+        test="test_answers_name_their_adapter[qwen3.5-lora-two]",
+    )  # fmt: skip
+    replays: Any = SimpleNamespace(repro=SimpleNamespace(incident=incident))
+    lane: Any = SimpleNamespace(serve={}, env={})
+    (combination,) = resolve._combinations(options, machine, replays, lane)  # type: ignore[arg-type]
+    assert combination.name == "lora-two"
+    # That of a server which has adapters without any feature boots nothing else.
+    incident.test = "test_answers_name_their_adapter[qwen3.5-none]"
+    assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
+
+
+def asked(combinations: Sequence[str], *fixtures: str, base_url: str | None = None) -> list[str]:
+    """Return which fixtures are made before the run's own server ends."""
+    made = []
+
+    def make(name: str) -> Any:
+        made.append(name)
+        return SimpleNamespace(own=None)
+
+    run: Any = SimpleNamespace(combinations=combinations, lane=SimpleNamespace(base_url=base_url))
+    session = SimpleNamespace(
+        items=[SimpleNamespace(fixturenames=["launch"]), SimpleNamespace(fixturenames=fixtures)]
+    )
+    request: Any = SimpleNamespace(session=session, getfixturevalue=make)
+    feature_fixtures.asked_without_features.__wrapped__(run, request)  # type: ignore[attr-defined]
+    return made
+
+
+def test_the_own_server_is_asked_before_another_gate_ends_it() -> None:
+    assert asked(["lora"], "combination") == ["feature_boots"]
+    assert asked([], "combination") == [], "no features are asked for"
+    assert asked(["lora"], "server") == [], "no gate of combinations runs"
+    assert asked(["lora"], "combination", base_url="http://host/v1") == [], "it is not this run's"
+
+
+def test_the_gate_that_ends_the_server_asks_it_first() -> None:
+    tree = ast.parse(collection.gate_files()["boot"].read_text())
+    (ends,) = (one for one in tree.body if getattr(one, "name", "") == "test_leaves_nothing_behind")
+    marks = [ast.unparse(mark) for mark in ends.decorator_list]  # type: ignore[attr-defined]
+    assert "pytest.mark.usefixtures('asked_without_features')" in marks
 
 
 @pytest.mark.real

@@ -135,6 +135,10 @@ def torchvision(folder: Path, extension: str = "") -> Path:
 def test_every_repair_is_listed_with_its_summary() -> None:
     assert [(repair.name, repair.summary) for repair in overlay.repairs(OVERLAY)] == [
         (
+            "base_beside_adapters",
+            "Keeps LoRA adapters out of the answers of their base model on vLLM's CPU backend.",
+        ),
+        (
             "one_token_prompts",
             "Lets a Gated DeltaNet model read a prompt of one token on vLLM's CPU backend.",
         ),

@@ -2,12 +2,13 @@
 
 import importlib.util
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.checkpoints import miniatures
+from pytest_vllm_gates.checkpoints import adapters, miniatures
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.miniatures import __main__
 
@@ -80,6 +81,38 @@ def test_build_in_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path:
         "--output", str(tmp_path), "--state", str(tmp_path / "state"), "--seed", "3",
     ]  # fmt: skip
     assert Path(environment["PYTHONPATH"], "pytest_vllm_gates", "miniatures").is_dir()
+
+
+def test_adapters_of_a_miniature_that_has_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert __main__.main(["adapters", "glm-4.7"]) == 1
+    error = capsys.readouterr().err
+    assert "miniature glm-4.7 has no adapters\ndescribe them in " in error
+    assert error.endswith("recipes/glm-4.7/adapters.toml\n")
+
+
+def test_adapters_are_built_in_another_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def execve(_: str, command: list[str], __: dict[str, str]) -> None:
+        started.append(command)
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execve", execve)
+    with pytest.raises(SystemExit):
+        __main__.main(["adapters", "qwen3.5", "--python", "/other/python"])
+    ((_, *command),) = started
+    assert command == ["-m", "pytest_vllm_gates.miniatures", "adapters", "qwen3.5"]
+
+
+def test_a_changed_adapter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(adapters.FOLDER, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setattr(adapters, "FOLDER", tmp_path)
+    (tmp_path / "qwen3.5" / "sailor" / "adapter_config.json").write_text("{}")
+    with pytest.raises(
+        miniatures.MiniatureError, match=r"adapter_config\.json has 2 bytes"
+    ) as caught:
+        adapters.paths("qwen3.5")
+    assert str(caught.value).endswith("python -m pytest_vllm_gates.miniatures adapters qwen3.5")
 
 
 def test_light_import() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from servers import running
+from servers.scripted import ScriptedServer
 
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.server import attach
 
 if TYPE_CHECKING:
+    from servers.scripted import ServerAnswer
+
     from conftest import Fakes
 
 
@@ -53,6 +57,19 @@ def test_server_without_models_is_reported(fakes: Fakes) -> None:
     boot = attach.attach(Endpoint(fakes(names=()).base_url, ""), 5.0)
     assert boot.failure is not None
     assert "the server lists no model" in boot.failure.what
+
+
+def test_a_lora_adapter_that_is_listed_first_is_not_taken_for_the_model() -> None:
+    cards = [{"id": "sailor", "parent": "base"}, {"id": "base", "parent": None}]
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
+
+    def answer(path: str, _: Any) -> ServerAnswer:
+        return 200, {"data": cards} if path == "/v1/models" else [{"choices": [choice]}]
+
+    with running(ScriptedServer(answer)) as server:
+        boot = attach.attach(Endpoint(server.endpoint.base_url, ""), 5.0)
+    assert boot.endpoint is not None
+    assert boot.endpoint.model == "base"
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://"])

@@ -12,6 +12,7 @@ import sys
 from importlib.machinery import PathFinder
 
 from vllm_gates_repairs import (
+    base_beside_adapters,
     one_token_prompts,
     rotary_embedding,
     seeded_prompts,
@@ -41,6 +42,7 @@ for repair in (
     one_token_prompts,
     seeded_prompts,
     sigmoid_routing,
+    base_beside_adapters,
 ):
     if repair.__name__.rpartition(".")[2] not in left_out:
         repair.arm()

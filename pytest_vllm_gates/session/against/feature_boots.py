@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.adapters import files as adapter_files
+from pytest_vllm_gates.adapters.ask import AdapterWalk
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.features import battery
@@ -16,9 +18,10 @@ from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.launch import Launch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from pytest_vllm_gates.adapters.types import AdapterAnswers, AdapterFiles
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.features.catalog import Combination
     from pytest_vllm_gates.server.fallbacks import Choices
@@ -47,6 +50,10 @@ class FeatureBoot:
     """That of vLLM, as the run's own server told it."""
     death: str = ""
     """How it ended while it was asked; '' where it did not."""
+    serve: Mapping[str, Any] = field(default_factory=dict)
+    """The flags of the combination, those of its adapters with them."""
+    adapters: AdapterAnswers | None = None
+    """What was asked of its adapters; None where it has none."""
 
 
 @dataclass
@@ -59,6 +66,8 @@ class FeatureBoots:
     folder: Path
     progress: Callable[[str], None]
     combinations: tuple[Combination, ...]
+    adapters: tuple[AdapterFiles, ...] = ()
+    """Those that the checkpoint has."""
     _own: Answers | None = None
     _own_rose: dict[str, float] = field(default_factory=dict)
     _version: str | None = None
@@ -83,7 +92,10 @@ class FeatureBoots:
         return self._boots[combination.name]
 
     def _boot(self, combination: Combination) -> FeatureBoot:
+        adapters = () if combination.deployed else self.adapters[: combination.adapters]
+        own_flags = {**combination.serve, **adapter_files.flags(adapters)}
         serve, env = combination.booted(self.run.lane.serve, self.run.lane.env)
+        serve |= adapter_files.flags(adapters)
         lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         number = len(self._boots) + 1
         self.progress(
@@ -96,10 +108,14 @@ class FeatureBoots:
         )
         launch, boot_s = Launch(boot, server), time.monotonic() - began
         answers, rose, death = Answers(), dict[str, float](), ""
+        of_adapters = None
         try:
             if launch.ok:
-                answers, rose = self._ask(launch.endpoint(), _counters([combination]))
-                died = launch.death(GRACE_S if answers.errors else 0.0)
+                endpoint = launch.endpoint()
+                answers, rose = self._ask(endpoint, _counters([combination]))
+                of_adapters = self._ask_adapters(endpoint, adapters, own_flags, number)
+                broke = answers.errors or (of_adapters and of_adapters.broke)
+                died = launch.death(GRACE_S if broke else 0.0)
                 death = died.brief if died else ""
         finally:
             launch.stop()
@@ -110,8 +126,22 @@ class FeatureBoots:
             asked, variables = self.run.lane.serve, self.run.lane.env
         choices = fallbacks.of_log(log, asked, variables, self._version)
         return FeatureBoot(
-            combination, launch, without, on, choices, rose, boot_s, self._version, death
-        )
+            combination, launch, without, on, choices, rose, boot_s, self._version, death,
+            own_flags, of_adapters,
+        )  # fmt: skip
+
+    def _ask_adapters(
+        self,
+        endpoint: Endpoint,
+        adapters: tuple[AdapterFiles, ...],
+        serve: Mapping[str, Any],
+        number: int,
+    ) -> AdapterAnswers | None:
+        if not adapters:
+            return None
+        names = {adapter.name for adapter in adapters}
+        walk = AdapterWalk(endpoint, self.subject.family, adapters, names)
+        return walk.run(self.folder / f"{number}-adapters", adapter_files.served_rank(serve))
 
     def _ask(
         self, endpoint: Endpoint, counters: Sequence[str] = ()
