@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.flags import without
+from pytest_vllm_gates.catalog.lane import SUFFIX
 from pytest_vllm_gates.incidents.types import LANE
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
@@ -112,11 +113,19 @@ def _options_for(run: Run, subject: Subject, base: Path | None) -> Options:
         run.options,
         models=(subject.family.name,),
         base_url=url,
-        # The lane that a replay took from its incident is none of the project's.
-        lane=None if url or run.lane.file.name == LANE else run.lane.name,
+        lane=None if url else _lane(run, base),
         checkpoint=_checkpoint(run, subject, base),
         trace=seen_from(base, trace) if trace else None,
     )
+
+
+def _lane(run: Run, base: Path | None) -> str | None:
+    """Return how the lane is named: by its file where it was; None where an incident brought it."""
+    file = run.lane.file
+    if file.name == LANE:
+        return None
+    by_file = (run.options.lane or "").endswith(SUFFIX)
+    return str(seen_from(base, file)) if by_file else run.lane.name
 
 
 def _checkpoint(run: Run, subject: Subject, base: Path | None) -> str | None:

@@ -85,6 +85,7 @@ def test_attached_server_is_named_by_its_url(project: Project) -> None:
         (["--soak", "30s", "--ramp"], "load", "--soak 30s --ramp"),
         (["--soak", "30s"], "boot", "--lane fake -m boot"),
         (["--samples", "3"], "tools", "--samples 3"),
+        (["--lane", "lanes/fake.toml"], "boot", "lanes/fake.toml -m boot"),
         (["--against", "cpu"], "throughput", "--against cpu"),
     ],
 )
