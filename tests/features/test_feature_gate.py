@@ -21,6 +21,18 @@ def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.
     assert ran.ret == 4
 
 
+def test_an_adapter_of_the_lane_that_is_none_is_named_before_anything_boots(
+    pytester: pytest.Pytester,
+) -> None:
+    lane = 'title = "mine"\npython = "python"\n[lora_modules]\nsql = "missing"\n'
+    folder = pytester.mkdir("lanes")
+    (folder / "mine.toml").write_text(lane)
+    arguments = ("--rootdir=.", "--model", "qwen3.5", "--checkpoint", "miniature", "--lane", "mine")
+    ran = pytester.runpytest_subprocess(*arguments, "--features", "lora")
+    ran.stderr.fnmatch_lines(["*adapter sql: */lanes/missing/adapter_config.json does not exist*"])
+    assert ran.ret == 4
+
+
 def test_combinations_are_parameters_of_the_gate(pytester: pytest.Pytester) -> None:
     arguments = ("--model", "qwen3.5", "-m", "features", "--collect-only", "-q")
     ran = pytester.runpytest_subprocess(*arguments, "--features", "ngram,guidance+small-steps")
