@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.adapters import files as adapter_files
 from pytest_vllm_gates.catalog import (
     conversation as conversations,
     family as families,
@@ -98,7 +99,7 @@ def resolve(options: Options) -> Run:
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=other_lane,
-        combinations=_combinations(options, machine, replays, lane),
+        combinations=_with_adapters(_combinations(options, machine, replays, lane), lane),
         store=_store(options),
         replays=replays,
         tapes={
@@ -127,6 +128,14 @@ def _combinations(
     return feature_catalog.chosen(
         text, feature_catalog.load(), gpus=bool(machine.gpus), serve=lane.serve, env=lane.env
     )
+
+
+def _with_adapters(combinations: tuple[Combination, ...], lane: Lane) -> tuple[Combination, ...]:
+    """Return the combinations; raises `UserError` for an adapter of the lane that is none."""
+    if any(combination.adapters for combination in combinations):
+        for name, path in lane.lora_modules.items():
+            adapter_files.read(name, lane.file.parent / path)
+    return combinations
 
 
 def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> list[str]:

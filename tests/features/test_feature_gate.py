@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from e2e import gates, own_lane
 
-from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog import known_defects, lane as lanes
 from pytest_vllm_gates.fixtures import features as feature_fixtures
+from pytest_vllm_gates.outcomes import Case, Finding
 from pytest_vllm_gates.session import collection, resolve
 
 if TYPE_CHECKING:
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.Pytester) -> None:
     ran = pytester.runpytest_subprocess("--model", "qwen3.5", "--features", "ngrm")
     ran.stderr.fnmatch_lines(["*there is no feature 'ngrm'; did you mean 'ngram'?*"])
+    assert ran.ret == 4
+
+
+def test_an_adapter_of_the_lane_that_is_none_is_named_before_anything_boots(
+    pytester: pytest.Pytester,
+) -> None:
+    lane = 'title = "mine"\npython = "python"\n[lora_modules]\nsql = "missing"\n'
+    folder = pytester.mkdir("lanes")
+    (folder / "mine.toml").write_text(lane)
+    arguments = ("--rootdir=.", "--model", "qwen3.5", "--checkpoint", "miniature", "--lane", "mine")
+    ran = pytester.runpytest_subprocess(*arguments, "--features", "lora")
+    ran.stderr.fnmatch_lines(["*adapter sql: */lanes/missing/adapter_config.json does not exist*"])
     assert ran.ret == 4
 
 
@@ -105,6 +119,25 @@ def test_the_gate_that_ends_the_server_asks_it_first() -> None:
     (ends,) = (one for one in tree.body if getattr(one, "name", "") == "test_leaves_nothing_behind")
     marks = [ast.unparse(mark) for mark in ends.decorator_list]  # type: ignore[attr-defined]
     assert "pytest.mark.usefixtures('asked_without_features')" in marks
+
+
+HEALTHY_AND_DEAD = """
+the server came up healthy and failed its first prompt: the first chat ended in an error: …
+  seen:  line 208, 2 times, by Worker
+         AttributeError: module 'triton.language' has no attribute 'bfloat16'
+"""
+
+
+def test_the_death_of_a_mixture_with_adapters_is_known_of_one_release() -> None:
+    defects = known_defects.load_all(Path("/nonexistent"))
+    for name in ("lora", "lora-two"):
+        case = Case(f"{name}+guidance", {"case": "boot", name: "on", "guidance": "on"})
+        finding = Finding(case, HEALTHY_AND_DEAD)
+        for version, new in (("0.32.0", ()), ("0.33.0", (finding,))):
+            found = known_defects.sort_findings(
+                "serves_with_these_features", [finding], [case], defects, version
+            )
+            assert found.new == new
 
 
 @pytest.mark.real
