@@ -18,7 +18,7 @@ from pytest_vllm_gates.backends.types import (
     REFUSED,
     REPLACED,
     SERVES,
-    Trial,
+    BackendTrial,
     refusal,
 )
 from pytest_vllm_gates.catalog import conversation as conversations, flags
@@ -82,7 +82,7 @@ class Trials:
             self._reference = compute(task.checkpoint, task.python, overlay, counted).cases
             self._compared = FP32
 
-    def of(self, backend: Backend | None) -> Trial:
+    def of(self, backend: Backend | None) -> BackendTrial:
         """Boot one backend, the default for None, ask it, and end it."""
         task = self._task
         name, own = (backend.name, backend.serve) if backend else (DEFAULT, {})
@@ -102,17 +102,19 @@ class Trials:
             if server.boot.endpoint is None:
                 why = refusal(text)
                 brief = server.boot.failure.brief if server.boot.failure else ""
-                return Trial(name, own, REFUSED if why else FAILS, why or brief, boot_s=boot_s)
+                return BackendTrial(
+                    name, own, REFUSED if why else FAILS, why or brief, boot_s=boot_s
+                )
             if choices.fallbacks:
                 why = "; ".join(one.says for one in choices.fallbacks)
-                return Trial(name, own, REPLACED, why, used, boot_s=boot_s)
+                return BackendTrial(name, own, REPLACED, why, used, boot_s=boot_s)
             return self._asked(name, own, used, server, boot_s)
         finally:
             server.stop()
 
     def _asked(
         self, name: str, own: Mapping[str, Any], used: str, server: Server, boot_s: float
-    ) -> Trial:
+    ) -> BackendTrial:
         endpoint = server.boot.endpoint
         assert endpoint is not None  # noqa: S101 - it booted
         try:
@@ -126,12 +128,12 @@ class Trials:
                 why = f"a request failed: {type(error).__name__}: {error}"
             else:
                 why = server.died().brief
-            return Trial(name, own, DIES, why, used, boot_s=boot_s)
+            return BackendTrial(name, own, DIES, why, used, boot_s=boot_s)
         compared = self._compared
         if self._reference is None:
             self._reference, compared = scores, ""
         faults = [*self._faults(scores)] if compared else []
-        return Trial(name, own, SERVES, "", used, tuple(faults), compared, speed, boot_s)
+        return BackendTrial(name, own, SERVES, "", used, tuple(faults), compared, speed, boot_s)
 
     def _faults(self, scores: Mapping[str, Scores]) -> list[str]:
         assert self._reference is not None  # noqa: S101 - that is why this is asked

@@ -18,7 +18,7 @@ MLA_REFUSAL = re.compile(r"ValueError: (.*MLA prefill backend.*)")
 
 
 @dataclass(frozen=True)
-class Trial:
+class BackendTrial:
     """What one backend came to."""
 
     name: str
@@ -40,7 +40,7 @@ class Trial:
         """Whether it boots and is of no use, or was swapped without an error."""
         return self.state in BAD or bool(self.faults)
 
-    def relative(self, default: Trial) -> float | None:
+    def relative(self, default: BackendTrial) -> float | None:
         """Return its speed as a share of the default's."""
         if not self.tokens_per_s or not default.tokens_per_s:
             return None
@@ -51,7 +51,7 @@ class Trial:
 class BackendMatrix:
     """All trials; the first is that of the default."""
 
-    trials: Sequence[Trial]
+    trials: Sequence[BackendTrial]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -136,7 +136,7 @@ def _elsewhere(command_name: str, options: argparse.Namespace) -> None:
     command = [python, "-m", "pytest_vllm_gates.miniatures", command_name, options.name]
     if options.output:
         command += ["--output", str(options.output.absolute())]
-    if options.state:
+    if getattr(options, "state", None):
         command += ["--state", str(options.state.absolute())]
     if options.seed is not None:
         command += ["--seed", str(options.seed)]

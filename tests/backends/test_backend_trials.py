@@ -15,14 +15,14 @@ from pytest_vllm_gates.backends.types import (
     REPLACED,
     SERVES,
     BackendMatrix,
-    Trial,
+    BackendTrial,
     refusal,
 )
 from pytest_vllm_gates.server import fallbacks, startup
 
 HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
-PLAIN = Trial(DEFAULT, {}, SERVES, used="FLASH_ATTN", compared="fp32", tokens_per_s=200.0)
-TRITON = Trial("TRITON_ATTN", {"attention_backend": "TRITON_ATTN"}, SERVES, used="TRITON_ATTN",
+PLAIN = BackendTrial(DEFAULT, {}, SERVES, used="FLASH_ATTN", compared="fp32", tokens_per_s=200.0)
+TRITON = BackendTrial("TRITON_ATTN", {"attention_backend": "TRITON_ATTN"}, SERVES, used="TRITON_ATTN",
                compared="fp32", tokens_per_s=100.0)  # fmt: skip
 # Composed from get_attn_backend_cls in vLLM 0.32.0, platforms/cuda.py.
 REFUSES = """\
@@ -62,8 +62,10 @@ def test_a_gdn_kernel_of_a_gpu_is_compared_with_the_one_asked_for() -> None:
 
 
 def test_a_matrix_is_laid_out_with_speeds_relative_to_the_default() -> None:
-    refused = Trial("FLASHINFER", {}, REFUSED, "Selected backend … is not valid")
-    wrong = Trial("FLEX_ATTENTION", {}, SERVES, faults=("plain: mean distance 3",), compared="fp32")
+    refused = BackendTrial("FLASHINFER", {}, REFUSED, "Selected backend … is not valid")
+    wrong = BackendTrial(
+        "FLEX_ATTENTION", {}, SERVES, faults=("plain: mean distance 3",), compared="fp32"
+    )
     matrix = BackendMatrix(
         [PLAIN, TRITON, refused, wrong], {"B12X": "it is for compute capability 12"}
     )
@@ -85,15 +87,15 @@ def test_a_matrix_is_laid_out_with_speeds_relative_to_the_default() -> None:
     ("trials", "status"),
     [
         ([PLAIN, TRITON], 0),
-        ([PLAIN, Trial("X", {}, REFUSED, "why")], 0),
-        ([PLAIN, Trial("X", {}, REPLACED, "why")], 1),
-        ([PLAIN, Trial("X", {}, FAILS)], 1),
-        ([PLAIN, Trial("X", {}, DIES)], 1),
-        ([Trial(DEFAULT, {}, REFUSED), TRITON], 1),
+        ([PLAIN, BackendTrial("X", {}, REFUSED, "why")], 0),
+        ([PLAIN, BackendTrial("X", {}, REPLACED, "why")], 1),
+        ([PLAIN, BackendTrial("X", {}, FAILS)], 1),
+        ([PLAIN, BackendTrial("X", {}, DIES)], 1),
+        ([BackendTrial(DEFAULT, {}, REFUSED), TRITON], 1),
         ([], 1),
     ],
 )
-def test_only_a_refusal_is_no_fault(trials: list[Trial], status: int) -> None:
+def test_only_a_refusal_is_no_fault(trials: list[BackendTrial], status: int) -> None:
     assert BackendMatrix(trials).status == status
 
 
@@ -107,7 +109,9 @@ def test_a_backend_is_added_to_the_lanes_own_table() -> None:
 
 
 def test_speed_of_the_defaults_own_backend_is_what_boots_differ_by() -> None:
-    same = Trial("FLASH_ATTN", {}, SERVES, used="FLASH_ATTN", compared="fp32", tokens_per_s=132.0)
+    same = BackendTrial(
+        "FLASH_ATTN", {}, SERVES, used="FLASH_ATTN", compared="fp32", tokens_per_s=132.0
+    )
     _, line = BackendMatrix([PLAIN, same]).lines()
     assert line.endswith(
         "66% of the default  log: FLASH_ATTN, the default's own: such boots differ by this much "
