@@ -22,8 +22,10 @@ from pytest_vllm_gates.server import fallbacks, startup
 
 HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
 PLAIN = BackendTrial(DEFAULT, {}, SERVES, used="FLASH_ATTN", compared="fp32", tokens_per_s=200.0)
-TRITON = BackendTrial("TRITON_ATTN", {"attention_backend": "TRITON_ATTN"}, SERVES, used="TRITON_ATTN",
-               compared="fp32", tokens_per_s=100.0)  # fmt: skip
+TRITON = BackendTrial(
+    "TRITON_ATTN", {"attention_backend": "TRITON_ATTN"}, SERVES, used="TRITON_ATTN",
+    compared="fp32", tokens_per_s=100.0,
+)  # fmt: skip
 # Composed from get_attn_backend_cls in vLLM 0.32.0, platforms/cuda.py.
 REFUSES = """\
 (EngineCore pid=9) ERROR 11-22 22:05:12 [core.py:1290]     raise ValueError(
