@@ -5,7 +5,8 @@ source file, each a header and entries, each entry a header that names its kind 
 code), architecture and version, however its body is packed: for PTX the version is that of its
 language (8.8 is CUDA 12.9). Whether code is for one architecture alone (`sm_90a`) is in the body:
 in PTX after `.target`, in machine code in the flags of its ELF header. Of a body that is packed by
-LZ4 the head is unpacked; of one that is packed otherwise the suffix is not known.
+LZ4 (CUDA 12) or zstd (CUDA 13: libnccl.so.2 of nvidia-nccl-cu13 2.32.3, libcurand.so.10 of
+nvidia-curand 10.4.5) the head is unpacked.
 Layout: headers of .nv_fatbin as `cuobjdump --list-elf --list-ptx` lists them; flags of a cubin:
 LLVM, `llvm/BinaryFormat/ELF.h`, EF_CUDA_ACCELERATORS_V1, EF_CUDA_ACCELERATORS; the flag of packed
 bodies: `FATBIN_FLAG_COMPRESS` of github.com/n-eiling/cuda-fatbin-decompression.
@@ -19,6 +20,7 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.environment import packed_code
 from pytest_vllm_gates.environment.types import Code, Kernels
 
 if TYPE_CHECKING:
@@ -36,13 +38,13 @@ SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 ENOUGH = 400
 ALL = 20_000
 BODY_HEAD = 512
+FIRST_SPECIFIC = 90
+"""No architecture before 9.0 has code for itself alone (CUDA C++ Programming Guide, "Feature set
+compiler targets")."""
 PACKED_HEAD = 4096
 """Of a packed body: as much as certainly holds the head."""
 FLAGS_AT, LZ4_FLAG = 40, 0x2000
 """Where an entry's header has its flags, and the one of a body packed by LZ4."""
-LZ4_LENGTH, LZ4_LEAST_COPY = 15, 4
-"""A length of 15 goes on in the next bytes; a copy is of at least four
-(lz4_Block_format.md of github.com/lz4/lz4)."""
 TARGET = re.compile(rb"\.target\s+sm_(\d+)([af]?)")
 ELF_FLAGS = 0x30
 ACCELERATED, ACCELERATED_OLD = 0x8, 0x800
@@ -125,7 +127,8 @@ def _code(image: mmap.mmap, start: int, end: int, most: int) -> Iterator[tuple[b
                 break
             if kind in (PTX, MACHINE_CODE):
                 at = entry_start + head
-                suffix = _suffix(_head(image, entry_start, at, body), kind)
+                specific = arch >= FIRST_SPECIFIC
+                suffix = _suffix(_head(image, entry_start, at, body), kind) if specific else ""
                 version = (major, minor) if kind == PTX else (0, 0)
                 yield first, Code(arch, kind == PTX, version, suffix)
                 first = False
@@ -134,44 +137,16 @@ def _code(image: mmap.mmap, start: int, end: int, most: int) -> Iterator[tuple[b
 
 
 def _head(image: mmap.mmap, entry: int, at: int, size: int) -> bytes:
-    """Return the first bytes of an entry's body, unpacked where LZ4 packed it."""
+    """Return the first bytes of an entry's body, unpacked where it is packed."""
+    if image[at : at + len(packed_code.ZSTD)] == packed_code.ZSTD:
+        return packed_code.zstd_head(image[at : at + min(size, packed_code.ZSTD_MOST)], BODY_HEAD)
+    plain = image[at : at + min(size, BODY_HEAD)]
     if at - entry < FLAGS_AT + 8:
-        return image[at : at + min(size, BODY_HEAD)]
+        return plain
     (flags,) = struct.unpack_from("<Q", image, entry + FLAGS_AT)
     if not flags & LZ4_FLAG:
-        return image[at : at + min(size, BODY_HEAD)]
-    return lz4_head(image[at : at + min(size, PACKED_HEAD)], BODY_HEAD)
-
-
-def lz4_head(block: bytes, most: int) -> bytes:
-    """Return up to so many bytes of what an LZ4 block holds; less where the block is none."""
-    head, place = bytearray(), 0
-    while place < len(block) and len(head) < most:
-        token = block[place]
-        length, place = _lz4_length(block, place + 1, token >> 4)
-        head += block[place : place + length]
-        place += length
-        if place + 2 > len(block):
-            break
-        back = int.from_bytes(block[place : place + 2], "little")
-        length, place = _lz4_length(block, place + 2, token & LZ4_LENGTH)
-        if not 0 < back <= len(head):
-            break
-        for _ in range(min(length + LZ4_LEAST_COPY, most)):
-            head.append(head[-back])
-    return bytes(head[:most])
-
-
-def _lz4_length(block: bytes, place: int, length: int) -> tuple[int, int]:
-    """Return a length that goes on while its bytes are 255, and where it ends."""
-    if length < LZ4_LENGTH:
-        return length, place
-    while place < len(block):
-        length += block[place]
-        place += 1
-        if block[place - 1] != 0xFF:  # noqa: PLR2004 - a byte that does not go on
-            break
-    return length, place
+        return plain
+    return packed_code.lz4_head(image[at : at + min(size, PACKED_HEAD)], BODY_HEAD)
 
 
 def _suffix(body: bytes, kind: int) -> str:

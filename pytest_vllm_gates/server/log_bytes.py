@@ -1,4 +1,4 @@
-"""The text of a log as bytes of UTF-8, out of what people keep logs in: gzip, bzip2, xz, UTF-16.
+"""The text of a log as bytes of UTF-8: of gzip, bzip2, xz and zstd files, and of UTF-16.
 
 What is no text is refused by what it is, with the command that makes one of it. A packed file is
 read up to `UNPACKED_BYTES` and for `UNPACKING_S` of the processor's time.
@@ -15,8 +15,11 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
+import zstandard
+
 from pytest_vllm_gates.bounded import limits
 from pytest_vllm_gates.bounded.errors import UnreadableError
+from pytest_vllm_gates.bounded.zstd import ZstdReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +38,6 @@ MOST_CONTROLS = 0.1
 """Share of control characters above which bytes are no text."""
 # The first bytes of a file (https://en.wikipedia.org/wiki/List_of_file_signatures).
 REFUSED = (
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd: `zstd -dc {path} | vllm-gates explain -`"),
     (b"\x04\x22\x4d\x18", "compressed by lz4: `lz4 -dc {path} | vllm-gates explain -`"),
     (b"PK\x03\x04", "a zip archive: unpack it, and explain the folder"),
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive: unpack it, and explain the folder"),
@@ -52,14 +54,15 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-UNPACKERS = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz"}
-BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
+UNPACKERS = {"gzip": "gzip", "bzip2": "bzip2", "xz": "xz", "zstd": "zstd"}
+BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError, zstandard.ZstdError)
 
 
 PACKED: tuple[tuple[bytes, str, Callable[[io.BufferedReader], object]], ...] = (
     (b"\x1f\x8b", "gzip", lambda source: gzip.GzipFile(fileobj=source)),
     (b"BZh", "bzip2", bz2.BZ2File),
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+    (b"\x28\xb5\x2f\xfd", "zstd", ZstdReader),
 )
 
 

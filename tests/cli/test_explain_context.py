@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.server import log_bytes
@@ -42,6 +43,7 @@ CONTENTS = {
     "a.gz": gzip.compress(CAUSE.encode()),
     "a.bz2": bz2.compress(CAUSE.encode()),
     "a.xz": lzma.compress(CAUSE.encode()),
+    "a.zst": zstandard.compress(CAUSE.encode()),
     "utf16.log": f"{CAUSE}\r\n".encode("utf-16"),
     "utf16le.log": f"{CAUSE}\r\n".encode("utf-16-le"),
     "utf16be.log": f"{CAUSE}\r\n".encode("utf-16-be"),
@@ -68,13 +70,14 @@ def test_a_log_is_read_as_it_is_kept(
     ("content", "says"),
     [
         (b"\x7fELF\2\1\1" + bytes(300), "a program or a core dump"),
-        (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "zstd -dc"),
+        (zstandard.compress(f"{CAUSE} {[*range(9999)]}".encode())[:-99], "zstd file is cut off"),
+        (b"\x28\xb5\x2f\xfd" + bytes(range(256)), "zstd file is cut off or damaged"),
         (b"PK\x03\x04" + bytes(99), "zip archive"),
         (bytes(range(32)) * 9, "binary data, not a log"),
         (gzip.compress(b"line\n" * 999)[:-12], "cut off"),
         (bytes(257) + b"ustar" + bytes(250), "tar archive"),
     ],
-    ids=["ELF", "zstd", "zip", "binary", "cut gzip", "tar"],
+    ids=["ELF", "cut zstd", "damaged zstd", "zip", "binary", "cut gzip", "tar"],
 )
 def test_what_is_no_log_is_named_as_what_it_is(
     content: bytes, says: str, capsys: pytest.CaptureFixture[str]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from typing import TYPE_CHECKING
 
 import pytest
+import zstandard
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.environment import bundle, environment, fatbin, installed, libraries
+from pytest_vllm_gates.environment import (
+    bundle,
+    environment,
+    fatbin,
+    installed,
+    libraries,
+    packed_code,
+)
 from pytest_vllm_gates.environment.types import Bundle, Code, Kernels, UnmetRequirement
 
 if TYPE_CHECKING:
@@ -298,13 +307,28 @@ def test_suffixes_of_packed_code_are_read(
     whole[at : at + 8] = (0x2011).to_bytes(8, "little")
     path.write_bytes(whole)
     assert [code.suffix for code in next(iter(fatbin.containers(path)))] == [suffix]
+    path.write_bytes(fatbin_library([(kind, 120, (8, 8), zstandard.compress(body))]))
+    assert [code.suffix for code in next(iter(fatbin.containers(path)))] == [suffix]
+
+
+def test_zstd_frames_are_unpacked_as_far_as_they_go() -> None:
+    frame = zstandard.compress(b"head" + bytes(10**6))
+    assert packed_code.zstd_head(frame, 4) == b"head"
+    assert packed_code.zstd_head(frame, 512) == b"head".ljust(512, b"\0")
+    # What is no frame, or cut or damaged, ends early.
+    assert packed_code.zstd_head(b"", 9) == packed_code.zstd_head(b"\0" * 99, 9) == b""
+    assert packed_code.zstd_head(frame[:5], 9) == b""
+    noise = random.Random(5).randbytes(400_000)  # noqa: S311 - no secret
+    packed = zstandard.compress(noise)
+    assert packed_code.zstd_head(packed[:140_000], 512) == noise[:512]
+    assert packed_code.zstd_head(packed_code.ZSTD + noise[:999], 512) == b""
 
 
 def test_lz4_blocks_are_unpacked_as_far_as_they_go() -> None:
-    assert fatbin.lz4_head(b"\x40abcd\x04\x00\x00\x00", 100) == b"abcdabcd"
-    assert fatbin.lz4_head(b"\x1fa\x01\x00\x00", 100) == b"a" * 20
-    assert fatbin.lz4_head(b"\x1fa\x01\x00\x00", 5) == b"aaaaa"
+    assert packed_code.lz4_head(b"\x40abcd\x04\x00\x00\x00", 100) == b"abcdabcd"
+    assert packed_code.lz4_head(b"\x1fa\x01\x00\x00", 100) == b"a" * 20
+    assert packed_code.lz4_head(b"\x1fa\x01\x00\x00", 5) == b"aaaaa"
     # What is no block ends early, and takes no time.
-    assert fatbin.lz4_head(b"\x1fa\x09\x00\x00", 100) == b"a"
-    assert fatbin.lz4_head(b"", 100) == fatbin.lz4_head(b"\xf0\xff\xff", 100) == b""
-    assert len(fatbin.lz4_head(b"\x1fa\x01\x00" + b"\xff" * 4000, 512)) <= 512
+    assert packed_code.lz4_head(b"\x1fa\x09\x00\x00", 100) == b"a"
+    assert packed_code.lz4_head(b"", 100) == packed_code.lz4_head(b"\xf0\xff\xff", 100) == b""
+    assert len(packed_code.lz4_head(b"\x1fa\x01\x00" + b"\xff" * 4000, 512)) <= 512
