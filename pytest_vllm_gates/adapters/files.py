@@ -15,6 +15,7 @@ from pytest_vllm_gates.adapters.types import AdapterFiles
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.checkpoints import adapters as shipped, miniatures, safetensors
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,8 +118,7 @@ def write_unfit(adapter: AdapterFiles, folder: Path, served_rank: int) -> dict[s
         made[what] = folder / what.replace(" ", "-")
         _write(made[what], {**config, "r": its_rank}, its_shapes)
     made["no weights"] = folder / "no-weights"
-    made["no weights"].mkdir(parents=True, exist_ok=True)
-    (made["no weights"] / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    write_whole(made["no weights"] / CONFIG, json.dumps(config))
     return made
 
 
@@ -151,6 +151,5 @@ def _write(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, tuple[i
         header[name] = {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / WEIGHTS).write_bytes(struct.pack("<Q", len(text)) + text + bytes(end))
-    (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    write_whole(folder / WEIGHTS, struct.pack("<Q", len(text)) + text + bytes(end))
+    write_whole(folder / CONFIG, json.dumps(config))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.memory_plan import vision_tower
 from pytest_vllm_gates.memory_plan.config import number
 from pytest_vllm_gates.memory_plan.feed_forward import feed_forward
 from pytest_vllm_gates.memory_plan.layers import FULL, kinds_of
@@ -59,7 +60,7 @@ def parts(shape: ModelShape) -> list[ParameterPart] | None:
         counted_parts += feed_forward(shape, text_config, layer, kind)
         norms = _norms(shape.model_type) * hidden
         counted_parts.append(ParameterPart(Role.PLAIN, norms, replicated=True, layer=layer))
-    return counted_parts + _vision(shape.raw_config, hidden)
+    return counted_parts + vision_tower.parts(shape.raw_config, hidden)
 
 
 def tied(shape: ModelShape) -> bool:
@@ -205,19 +206,3 @@ def _per_layer_inputs(
     words = text_config.get("vocab_size_per_layer_input") or number(text_config, "vocab_size")
     table = ParameterPart(Role.EMBEDDING, words * width * layers)
     return [table, ParameterPart(Role.PLAIN, layers * (3 * width + 1) * hidden + width)]
-
-
-def _vision(config: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
-    """Return a vision tower, about: blocks of attention and a feed-forward part, and its way in."""
-    tower = config.get("vision_config")
-    if not isinstance(tower, dict):
-        return []
-    width = tower.get("hidden_size") or tower.get("embed_dim")
-    depth = tower.get("depth") or tower.get("num_hidden_layers")
-    if not isinstance(width, int) or not isinstance(depth, int):
-        return []
-    inner = tower.get("intermediate_size")
-    inner = inner if isinstance(inner, int) else 4 * width
-    return [
-        ParameterPart(Role.VISION, depth * (4 * width * width + 2 * width * inner) + width * hidden)
-    ]

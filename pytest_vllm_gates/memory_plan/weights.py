@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog.toml import nearest
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.memory_plan import device_shares, quantisation, rotary
+from pytest_vllm_gates.memory_plan import device_shares, quantisation, rotary, vision_tower
 from pytest_vllm_gates.memory_plan.config import TEXT_OF, model_bytes, model_types
 from pytest_vllm_gates.memory_plan.parameter_parts import Role
 from pytest_vllm_gates.memory_plan.parameters import parts, tied
@@ -38,7 +38,8 @@ def weights(shape: ModelShape, serving: Serving, in_files: int | None) -> Weight
     unsure = ["the weights' size is counted from the config; the checkpoint's files know it"]
     if TEXT_OF.get(shape.model_type, shape.model_type) not in model_types():
         unsure.append(f"the type {shape.model_type!r} is not known here: counted like Llama's")
-    if any(part.role is Role.VISION for part, _ in sizes):
+    tower = shape.raw_config.get("vision_config") or {}
+    if any(part.role is Role.VISION for part, _ in sizes) and not vision_tower.is_known(tower):
         unsure.append("the vision tower is counted like a plain transformer")
     return Weights(
         bytes_total=round(total),

@@ -161,6 +161,21 @@ def vision(tower: object) -> int:
     return sum(part.count for part in parts(shape) or [] if part.role is Role.VISION)
 
 
+def test_vision_tower_of_qwen3_vl_is_counted_part_by_part() -> None:
+    # Qwen/Qwen3-VL-2B-Instruct, config.json: SigLIP-2 Large with four mergers.
+    tower = {
+        "depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "out_hidden_size": 2048,
+        "num_position_embeddings": 2304, "patch_size": 16, "spatial_merge_size": 2,
+        "temporal_patch_size": 2, "in_channels": 3, "deepstack_visual_indexes": [5, 11, 17],
+    }  # fmt: skip
+    assert vision(tower) == 406_957_056
+    shape = shape_of({"model_type": "llava", "text_config": LLAMA_8B, "vision_config": tower})
+    size = weights(shape, Serving(), None)
+    assert size is not None
+    assert not any("vision" in note for note in size.unsure)
+    assert vision({**tower, "deepstack_visual_indexes": None}) < vision(tower)
+
+
 def test_vision_tower_estimate_is_noted() -> None:
     # CLIP's ViT-L/14 has 303,179,776 parameters; the way into the language model is beside them.
     clip = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
