@@ -13,6 +13,7 @@ from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.server.log import without_prefix
 from pytest_vllm_gates.server.startup import beginning
+from pytest_vllm_gates.server.value_pattern import ValuePattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -77,7 +78,7 @@ class Topic(toml.Record):
     env: tuple[str, ...] = ()
     nothing: tuple[str, ...] = ()
     """Values that ask for nothing."""
-    told: tuple[str, ...] = ()
+    told: tuple[ValuePattern, ...] = ()
     """Patterns of one group, the value that is used."""
     every: bool = False
     """Whether several values may be told, one of which has to be the one asked for."""
@@ -90,14 +91,6 @@ class Topic(toml.Record):
     """Whether what is told is recorded in the golden, as no fact of `startup.toml` has it."""
     words: tuple[Words, ...] = ()
     silent: tuple[Silent, ...] = ()
-
-    @field_validator("told")
-    @classmethod
-    def _one_group(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            if re.compile(pattern).groups != 1:
-                raise ValueError(f"{pattern!r} has not one group, the value")
-        return patterns
 
 
 class Topics(toml.Record):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.goldens import CorruptGolden
+from pytest_vllm_gates.server.value_pattern import ValuePattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,17 +25,9 @@ class Pattern(toml.Record):
     """One thing a log may tell: regular expressions whose one group is its value."""
 
     name: str
-    patterns: tuple[str, ...] = Field(min_length=1)
+    patterns: tuple[ValuePattern, ...] = Field(min_length=1)
     every: bool = False
     """Whether several finds are one fact together."""
-
-    @field_validator("patterns")
-    @classmethod
-    def _one_group(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            if re.compile(pattern).groups != 1:
-                raise ValueError(f"{pattern!r} has not one group, the value")
-        return patterns
 
 
 class Patterns(toml.Record):
