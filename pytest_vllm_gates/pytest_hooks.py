@@ -246,8 +246,9 @@ def _is_left_to_others(item: pytest.Item) -> bool:
     subject = results.subject_of(item)
     if subject is None:
         return False
-    reasons = session_collection.not_applicable(subject.family)
-    return not replay.gates_of(item).isdisjoint(reasons)
+    family = subject.family
+    others = {*session_collection.not_applicable(family), *session_collection.unasked(family)}
+    return not replay.gates_of(item).isdisjoint(others)
 
 
 def declare_markers(config: pytest.Config) -> None:

@@ -6,7 +6,9 @@ from typing import Literal
 
 from pytest_vllm_gates.catalog import toml
 
-GATES = frozenset({"boot", "startup", "pooling", "captured", "incidents"})
+POOLING = "pooling"
+"""The gate that judges vectors."""
+GATES = frozenset({"boot", "startup", POOLING, "captured", "incidents"})
 """The gates that ask nothing which a model that writes no text has no answer to."""
 WRITES_NO_TEXT = "it makes vectors and writes no text"
 

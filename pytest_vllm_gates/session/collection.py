@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.catalog.pooling import GATES as GATES_OF_POOLING, WRITES_NO_TEXT
+from pytest_vllm_gates.catalog.pooling import GATES as GATES_OF_POOLING, POOLING, WRITES_NO_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -68,12 +68,17 @@ def gate_files() -> dict[str, Path]:
 def not_applicable(family: Family) -> dict[str, str]:
     """Return why a gate does not apply to a family, by the gate's name.
 
-    A family that pools has no answers to judge, and one that answers makes no vectors.
+    A family that pools has no answers to judge.
     """
     if family.pooling is None:
-        return {"pooling": f"{family.name} answers and makes no vectors", **family.not_applicable}
+        return dict(family.not_applicable)
     answering = dict.fromkeys(gate_files().keys() - GATES_OF_POOLING, WRITES_NO_TEXT)
     return {**dict(sorted(answering.items())), **family.not_applicable}
+
+
+def unasked(family: Family) -> set[str]:
+    """Return the gates that are not for a family of its kind, and of which nothing is said."""
+    return set() if family.pooling else {POOLING}
 
 
 def titles() -> dict[str, str]:

@@ -47,6 +47,7 @@ from pytest_vllm_gates.verdict.verdict import Verdict, decide
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff
     from pytest_vllm_gates.session.run import Run
@@ -185,7 +186,7 @@ def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
     theirs = report_document.results(other_run.document) if other_run and other_run.document else []
     verdict = decide(
         run.results,
-        {subject.family.name: _expected(run) for subject in run.subjects},
+        {subject.family.name: _expected(run, subject.family) for subject in run.subjects},
         not_applicable={
             (subject.family.name, gate): reason
             for subject in run.subjects
@@ -248,11 +249,12 @@ def _context(run: Run, diff: BundleDiff | None) -> report_document.RunContext:
     return context
 
 
-def _expected(run: Run) -> list[str]:
+def _expected(run: Run, family: Family) -> list[str]:
     """Return the gates that must have spoken: all but those with nothing to judge in this run."""
     if run.replays.repro:
         return [items.INCIDENTS]
-    idle = {CAPTURED} | (set() if run.replays.any_kept else {items.INCIDENTS})
+    idle = {CAPTURED, *collection.unasked(family)}
+    idle |= set() if run.replays.any_kept else {items.INCIDENTS}
     return [gate for gate in collection.gate_files() if gate not in idle]
 
 

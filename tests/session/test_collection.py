@@ -1,0 +1,28 @@
+"""Which gates are for a family, by whether it answers or makes vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.session import collection
+
+NOWHERE = Path("/nonexistent")
+
+
+@pytest.mark.parametrize("name", ["qwen3.5", "gemma/3", "qwen3-vl"])
+def test_nothing_is_said_of_vectors_where_a_family_answers(name: str) -> None:
+    family = families.load(name, NOWHERE)
+    assert collection.not_applicable(family) == family.not_applicable
+    assert collection.unasked(family) == {"pooling"}
+
+
+def test_a_family_that_makes_vectors_is_told_what_does_not_apply() -> None:
+    family = families.load("qwen3-embedding", NOWHERE)
+    reasons = collection.not_applicable(family)
+    assert collection.unasked(family) == set()
+    judged = {"boot", "startup", "pooling", "captured", "incidents"}
+    assert {*reasons} == {*collection.gate_files()} - judged
+    assert {*reasons.values()} == {"it makes vectors and writes no text"}
