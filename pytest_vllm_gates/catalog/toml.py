@@ -30,12 +30,15 @@ GUESSED_CHARACTERS, GUESSED_NAMES = 100, 2000
 """Longer names, and names among more, are compared with none: that would take minutes."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name a person most likely meant, or None when nothing is close."""
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the known name a person most likely meant, or None when nothing is close.
+
+    `likeness` is the least that the two have to have, 1 for the same name.
+    """
     by_fold = {fold(candidate): candidate for candidate in known}
     if len(name) > GUESSED_CHARACTERS or len(by_fold) > GUESSED_NAMES:
         return None
-    close = difflib.get_close_matches(fold(name), by_fold, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(fold(name), by_fold, n=1, cutoff=likeness)
     return by_fold[close[0]] if close else None
 
 

@@ -24,6 +24,9 @@ FIT = -1
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 READABLE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
 
+MISSPELLED = 0.8
+"""Likeness of a misspelled flag: among two hundred, one that is less alike is another one."""
+
 
 def flags(situation: Situation) -> CheckResult:
     """Flags are known to this vLLM; counts are positive whole numbers, a share is in (0, 1]."""
@@ -71,7 +74,7 @@ def _unknown(situation: Situation) -> CheckResult | None:
     remarks = {name: releases.remark(name, version) for name in names}
     words = [f"{name} ({remark})" if remark else name for name, remark in remarks.items()]
     guesses = {
-        name: toml.nearest(name, situation.known_flags)
+        name: toml.nearest(name, situation.known_flags, MISSPELLED)
         for name, remark in remarks.items()
         if not remark
     }

@@ -45,6 +45,10 @@ def test_misspelled_flag_gets_a_guess() -> None:
     assert check.fix == "did you mean 'max_model_len' in place of 'max_modle_len'?"
 
 
+def test_a_flag_that_is_like_none_gets_no_guess() -> None:
+    assert checked("0.32.0", {"swap_spaces": 4}).fix.startswith("leave swap_spaces out")
+
+
 @pytest.mark.parametrize(
     ("version", "changes"),
     [("0.32.0", {}), ("0.99.0", {}), ("0.29.0", {"plugins": ("vllm_mine",)})],
