@@ -161,7 +161,7 @@ def with_broken(dice: random.Random) -> World:
 
 
 def tied(dice: random.Random) -> World:
-    """Return a world in which vLLM resolves only with the transformers of its own side."""
+    """Return a world where vLLM resolves only with the transformers of the same lane."""
     made = world(dice, "vllm", "transformers")
     made.axes = tuple(
         AxisSpan(axis.name, "a", "b", RELEASES[:2] if axis.name == "vllm" else axis.versions,

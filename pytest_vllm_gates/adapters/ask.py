@@ -1,4 +1,4 @@
-"""Asks a server for its adapters and its base model: alone, in company, on warm prefixes."""
+"""Asks a server for answers of its adapters and its base model: alone, together, and cached."""
 
 from __future__ import annotations
 

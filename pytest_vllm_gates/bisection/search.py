@@ -1,7 +1,7 @@
 """The whole search: by axis, then along each axis that is to blame. It only asks for outcomes.
 
-An answer is asked for by mixture and number of the trial, and never twice: whoever answers can
-keep the answers, and a search that begins again with them goes the same way.
+The search asks for each trial of a mixture once. A caller may keep the answers: a search that
+begins again with the same answers takes the same steps.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 INCONCLUSIVE = TrialAnswer.INCONCLUSIVE
 LEAST_FREE_BYTES = 10 * 2**30
-"""Where less is free, environments of earlier mixtures are removed before one is made."""
+"""Free disk below which environments of earlier mixtures are removed."""
 
 
 @dataclass

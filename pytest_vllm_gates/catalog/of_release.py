@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parent.parent / "lanes"
 OVERLAY_SWITCH = "VLLM_GATES_WITHOUT_REPAIRS"
-# What was found out on the device's own lane, of its own release.
+# Keys of the device's shipped lane that hold for the release of that lane alone.
 OWN = ("title", "lock", "start", "batch_invariant", "expects", "waive")
 DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 

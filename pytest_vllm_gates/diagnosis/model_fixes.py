@@ -58,7 +58,8 @@ def _fitted(fix: str, model: Model) -> str:
 
 
 def _heads(model: Model) -> int | None:
-    return model.integer("num_attention_heads", "n_head", "n_heads")
+    heads = model.integer("num_attention_heads", "n_head", "n_heads")
+    return heads if heads and heads > 0 else None
 
 
 def _sizes(heads: int) -> list[int]:

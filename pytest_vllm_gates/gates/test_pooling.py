@@ -1,4 +1,4 @@
-"""A text has one vector: alone, again, in a batch, in company, and as transformers computes it.
+"""A text has the same vector in every request, and it is the one that transformers computes.
 
 Catches a prefix cache that changes vectors, batches in another order, another pooler or no
 normalisation after an upgrade, vectors of each token for one of the text, and scores that do not

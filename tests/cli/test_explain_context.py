@@ -201,6 +201,17 @@ def test_a_models_heads_decide_the_parallel_size(capsys: pytest.CaptureFixture[s
     assert "`--tensor-parallel-size` that divides 28: 1, 2, 4, 7, 14, 28" in text
 
 
+@pytest.mark.parametrize("heads", [-5, 0, True, "28", 10**18, [28], None])
+def test_heads_that_are_no_count_change_no_fix(
+    heads: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    Path("server.log").write_text(f"{out}\n")
+    Path("config.json").write_text(json.dumps({**LLAMA, "num_attention_heads": heads}))
+    status, text = explained(capsys, "server.log", "--context", "config.json")
+    assert (status, "`--tensor-parallel-size 2`" in text) == (0, True), text
+
+
 def test_a_models_context_and_quantisation_decide_fixes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
