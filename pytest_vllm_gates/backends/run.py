@@ -21,7 +21,7 @@ from pytest_vllm_gates.backends.types import (
     BackendTrial,
     refusal,
 )
-from pytest_vllm_gates.catalog import conversation as conversations, flags
+from pytest_vllm_gates.catalog import conversation as conversations, flags, toml
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.questions import load as load_questions, question
 from pytest_vllm_gates.numerics.checks import output_distance, prompt_distance, tolerance_of
@@ -86,7 +86,7 @@ class Trials:
         """Boot one backend, the default for None, ask it, and end it."""
         task = self._task
         name, own = (backend.name, backend.serve) if backend else (DEFAULT, {})
-        lane = task.lane.model_copy(update={"serve": merged(task.lane.serve, own)})
+        lane = task.lane.model_copy(update={"serve": with_backend(task.lane.serve, own)})
         plan = LaunchPlan(
             family=task.family, lane=lane, checkpoint=task.checkpoint, python=task.python,
             overlay=lane.overlay_path, folder=task.folder / name, limits=task.limits,
@@ -168,16 +168,9 @@ class Trials:
         return statistics.median(rates)
 
 
-def merged(serve: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a lane's flags with a backend's: a key of a table is added to the lane's table."""
-    result = dict(serve)
-    for name, value in own.items():
-        before = result.get(name)
-        if isinstance(before, dict) and isinstance(value, dict):
-            result[name] = {**before, **value}
-        else:
-            result[name] = value
-    return result
+def with_backend(serve: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a lane's flags with a backend's; a table keeps the lane's other keys."""
+    return toml.merged(flags.merged(serve), own)
 
 
 def has_amx() -> bool:

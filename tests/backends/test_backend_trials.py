@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.backends.run import merged
+from pytest_vllm_gates.backends.run import with_backend
 from pytest_vllm_gates.backends.types import (
     DEFAULT,
     DIES,
@@ -102,9 +102,9 @@ def test_only_a_refusal_is_no_fault(trials: list[BackendTrial], status: int) -> 
 
 
 def test_a_backend_is_added_to_the_lanes_own_table() -> None:
-    lane = {"attention_config": {"flash_attn_version": 2}, "enforce_eager": True}
+    lane = {"attention-config": {"flash_attn_version": 2}, "enforce-eager": True}
     own = {"attention_config": {"mla_prefill_backend": "FLASH_ATTN"}}
-    assert merged(lane, own) == {
+    assert with_backend(lane, own) == {
         "attention_config": {"flash_attn_version": 2, "mla_prefill_backend": "FLASH_ATTN"},
         "enforce_eager": True,
     }
