@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.catalog.family import Tools
+    from pytest_vllm_gates.catalog.family_parts import Tools
 
 PLACES = re.compile("NAME|KEY|VALUE|ARGUMENTS")
 BETWEEN_TAGS = re.compile(r"(?<=>)\s*(?=<)")

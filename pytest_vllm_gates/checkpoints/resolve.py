@@ -20,7 +20,8 @@ from pytest_vllm_gates.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.catalog.family import CheckpointEntry, Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.family_parts import CheckpointEntry
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.client.endpoint import Endpoint
 

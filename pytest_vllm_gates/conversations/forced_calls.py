@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Future
 
-    from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.family_parts import Tools
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.client.endpoint import Endpoint

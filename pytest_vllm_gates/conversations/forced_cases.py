@@ -33,7 +33,8 @@ from pytest_vllm_gates.outcomes import NotApplicable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.family_parts import Tools
     from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.client.endpoint import Endpoint
 

@@ -11,7 +11,8 @@ from pytest_vllm_gates.prompts.types import IMAGE_URL
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.family_parts import Tools
 
 SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
 RESULT = r"(?<![A-Z_])RESULT(?![A-Z_])"

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-    from pytest_vllm_gates.catalog.family import CheckpointEntry, Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.family_parts import CheckpointEntry
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.client.endpoint import Endpoint
 
