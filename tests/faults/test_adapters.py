@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e.served import Served, subject_of
+from e2e.served import subject_of
 from sweeps import named, sweep
 
 from faults import adapters
+from faults.booted import booted
 from faults.proxy import Proxy
-from faults.upstream import Upstream
 from pytest_vllm_gates.adapters import files
 from pytest_vllm_gates.features import catalog
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from faults.conftest import Run
     from faults.fault import Fault
+    from faults.upstream import Upstream
     from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real
@@ -41,13 +42,9 @@ def upstream(
         **files.flags(files.of(checkpoint, {}, tmp_path_factory.getbasetemp())),
     }
     folder = tmp_path_factory.mktemp("adapters")
-    served = Served(MODEL, folder, gates_progress, {"serve": serve, "env": feature.env})
-    gates_progress.done()
-    try:
-        endpoint = served.endpoint
-        yield Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
-    finally:
-        served.stop()
+    lane = {"serve": serve, "env": feature.env}
+    with booted(MODEL, folder, gates_progress, lane) as upstream:
+        yield upstream
 
 
 @pytest.mark.parametrize(

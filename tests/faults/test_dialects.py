@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from e2e.gates import MODEL
-from e2e.served import Served
 from sweeps import named, sweep
 
 from faults import dialects
+from faults.booted import booted
 from faults.conversations import SHORT
 from faults.exchange import EVENTS, JSON
 from faults.proxy import Proxy
-from faults.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from faults.conftest import Run
     from faults.exchange import Exchange
     from faults.fault import Fault
+    from faults.upstream import Upstream
     from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real
@@ -118,11 +118,9 @@ def storing(
 ) -> Iterator[Upstream]:
     """A real server that stores responses."""
     lane = {"env": {"VLLM_ENABLE_RESPONSES_API_STORE": "1"}}
-    served = Served(MODEL, tmp_path_factory.mktemp("storing"), gates_progress, lane)
-    gates_progress.done()
-    endpoint = served.endpoint
-    yield Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
-    served.stop()
+    folder = tmp_path_factory.mktemp("storing")
+    with booted(MODEL, folder, gates_progress, lane) as upstream:
+        yield upstream
 
 
 def passes(exchange: Exchange) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e.served import Served
 from sweeps import named, sweep
 
 from faults import pooling
+from faults.booted import booted
 from faults.proxy import Proxy
-from faults.upstream import Upstream
 from pytest_vllm_gates.pooling.types import RERANK, SCORE
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from faults.conftest import Run
     from faults.exchange import Exchange
     from faults.fault import Fault
+    from faults.upstream import Upstream
     from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real
@@ -32,11 +32,9 @@ def upstream(
     gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Upstream]:
     """A real server of a miniature that embeds, in place of the one that all others share."""
-    served = Served("qwen3-embedding", tmp_path_factory.mktemp("embedding"), gates_progress)
-    gates_progress.done()
-    endpoint = served.endpoint
-    yield Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
-    served.stop()
+    folder = tmp_path_factory.mktemp("embedding")
+    with booted("qwen3-embedding", folder, gates_progress) as upstream:
+        yield upstream
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e.served import Served
+from e2e.served import subject_of
 from sweeps import named, sweep
 
 from faults import vision
+from faults.booted import booted
 from faults.conversations import SHORT
 from faults.proxy import Proxy
-from faults.upstream import Upstream
 from pytest_vllm_gates.client.http import RENDER
 from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from faults.conftest import Run
     from faults.exchange import Exchange
     from faults.fault import Fault
+    from faults.upstream import Upstream
     from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real
@@ -35,13 +36,12 @@ def upstream(
     gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Upstream]:
     """A real server of a miniature that sees, in place of the one that all others share."""
-    served = Served("qwen3-vl", tmp_path_factory.mktemp("seeing"), gates_progress)
-    gates_progress.done()
+    _, checkpoint = subject_of("qwen3-vl")
     with warnings.catch_warnings(action="ignore"):  # those of transformers' own import
-        ReferenceRenderer(served.checkpoint, {})
-    endpoint = served.endpoint
-    yield Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
-    served.stop()
+        ReferenceRenderer(checkpoint, {})
+    folder = tmp_path_factory.mktemp("seeing")
+    with booted("qwen3-vl", folder, gates_progress) as upstream:
+        yield upstream
 
 
 @pytest.mark.parametrize(
