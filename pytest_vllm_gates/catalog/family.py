@@ -20,6 +20,7 @@ from pytest_vllm_gates.catalog.family_parts import (
     Sampling,
     Thinking,
     Tools,
+    Unserved,
 )
 from pytest_vllm_gates.catalog.known_defects import EndingDefect
 from pytest_vllm_gates.catalog.pooling import Pooling
@@ -71,6 +72,7 @@ class Family(toml.Record):
     """What its throughput is measured with otherwise than `throughput.toml` says."""
     not_applicable: dict[str, str] = Field(default_factory=dict)
     gotchas: tuple[Gotcha, ...] = ()
+    unserved: tuple[Unserved, ...] = ()
     prescribed_template: PrescribedTemplate | None = None
     sources: tuple[FactSource, ...] = ()
     known_defects: tuple[EndingDefect, ...] = ()

@@ -1,4 +1,4 @@
-"""The tables of a family's file: thinking, tools, context, sampling, checkpoints, gotchas."""
+"""The tables of a family's file: what it has, where its weights are, its traps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.catalog import known_defects, toml
 
 
 class Thinking(toml.Record):
@@ -98,3 +98,15 @@ class Gotcha(toml.Record):
 
     what: str
     reference: str
+
+
+class Unserved(toml.Record):
+    """Releases of vLLM that no check can judge, because they serve nothing of the family right.
+
+    `--model all` leaves the family out there and says so; by its name it is judged, and fails.
+    """
+
+    versions: known_defects.EndingVersions
+    device: Literal["cpu", "cuda"]
+    what: toml.Sentence
+    reference: toml.Sentence

@@ -32,6 +32,21 @@ ENDS = {"<", "<=", "==", "===", "~="}
 LONGEST_VERSIONS = 200
 
 
+def _specifies(versions: str) -> str:
+    example = "such as '>=0.30,<0.34'"
+    if len(versions) > LONGEST_VERSIONS:
+        raise ValueError(f"{len(versions)} characters, more than {LONGEST_VERSIONS}; {example}")
+    try:
+        SpecifierSet(versions)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{versions!r} is no set of versions, {example}") from error
+    return versions
+
+
+Versions = Annotated[str, AfterValidator(_specifies)]
+"""A set of versions of vLLM as PEP 440 writes it."""
+
+
 class KnownDefect(toml.Record):
     """A defect of released vLLM that a gate's check meets.
 
@@ -41,7 +56,7 @@ class KnownDefect(toml.Record):
 
     check: toml.Name
     what: toml.Sentence
-    versions: str
+    versions: Versions
     reference: toml.Sentence
     shows: str
     when: dict[toml.Name, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
@@ -55,18 +70,6 @@ class KnownDefect(toml.Record):
             raise ValueError("the check is one name, with no * in it: a defect is of one check")
         return check
 
-    @field_validator("versions")
-    @classmethod
-    def _specifies(cls, versions: str) -> str:
-        example = "such as '>=0.30,<0.34'"
-        if len(versions) > LONGEST_VERSIONS:
-            raise ValueError(f"{len(versions)} characters, more than {LONGEST_VERSIONS}; {example}")
-        try:
-            SpecifierSet(versions)
-        except InvalidSpecifier as error:
-            raise ValueError(f"{versions!r} is no set of versions, {example}") from error
-        return versions
-
     @field_validator("shows")
     @classmethod
     def _is_a_pattern(cls, shows: str) -> str:
@@ -77,17 +80,24 @@ class KnownDefect(toml.Record):
         return shows
 
 
-def _ends(defect: KnownDefect) -> KnownDefect:
-    if any(specifier.operator in ENDS for specifier in SpecifierSet(defect.versions)):
-        return defect
+def ending(versions: str) -> str:
+    """Return a set of versions that has an end; raises `ValueError` for one without."""
+    if any(specifier.operator in ENDS for specifier in SpecifierSet(versions)):
+        return versions
     raise ValueError(
-        f"{defect.versions!r} never ends: name the first version that is not looked at yet, such "
-        "as '>=0.30,<0.34'"
+        f"{versions!r} never ends: name the first version that is not looked at yet, such as "
+        "'>=0.30,<0.34'"
     )
+
+
+def _ends(defect: KnownDefect) -> KnownDefect:
+    ending(defect.versions)
+    return defect
 
 
 EndingDefect = Annotated[KnownDefect, AfterValidator(_ends)]
 """A defect whose versions have an end, as all in files do: it is looked at anew one day."""
+EndingVersions = Annotated[Versions, AfterValidator(ending)]
 
 
 class KnownDefects(toml.Record):
@@ -130,7 +140,7 @@ def sort_findings(
     tells nothing of it. Where the version is not known nothing is covered.
     """
     applicable = [
-        defect for defect in defects if defect.check == check and _of_version(defect, version)
+        defect for defect in defects if defect.check == check and contains(defect.versions, version)
     ]
     covered = [
         (defect, tuple(finding for finding in findings if _covers(defect, finding)))
@@ -156,12 +166,13 @@ def sort_findings(
     )
 
 
-def _of_version(defect: KnownDefect, version: str | None) -> bool:
+def contains(versions: str, version: str | None) -> bool:
+    """Return whether a version of vLLM is in the set; none is where it is not known."""
     try:
         parsed = Version(version or "")
     except InvalidVersion:
         return False
-    return SpecifierSet(defect.versions).contains(parsed, prereleases=True)
+    return SpecifierSet(versions).contains(parsed, prereleases=True)
 
 
 def _covers(defect: KnownDefect, finding: Finding) -> bool:

