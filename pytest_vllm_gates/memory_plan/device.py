@@ -57,7 +57,7 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
     if room.kv_memory is not None or room.device_memory is None:
         return DeviceShare(room.kv_memory, None, None, weights)
     version = versions.parsed(serving.vllm_version)
-    usual = 0.92 if version >= versions.UTILIZATION_092 else 0.9
+    usual = usual_utilization(serving.vllm_version)
     utilization = usual if room.utilization is None else room.utilization
     estimate = runtimes.runtime(shape, serving) if room.overhead is None else None
     overhead = estimate.middle if estimate else room.overhead
@@ -84,6 +84,14 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
     return DeviceShare(
         left - (overhead or 0), room.device_memory, overhead, weights, tuple(notes), low, high
     )
+
+
+def usual_utilization(version: str) -> float:
+    """Return `gpu_memory_utilization` of a version of vLLM where none is set.
+
+    Raises `UserError` for what is no version.
+    """
+    return 0.92 if versions.parsed(version) >= versions.UTILIZATION_092 else 0.9
 
 
 def said_of(estimate: runtimes.Runtime) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog import releases, toml
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan import device
 from pytest_vllm_gates.preflight.types import CheckResult, fails, ok
 
 if TYPE_CHECKING:
@@ -104,8 +107,16 @@ def count(situation: Situation, name: str, default: int | None = None) -> int | 
 
 
 def share(situation: Situation) -> float | None:
-    """Return the share of memory that vLLM is to take, where one is set and makes sense."""
-    return _share(situation.flag(UTILIZATION))
+    """Return the share of memory that vLLM takes: as set, else its own; None where unknown.
+
+    What is not installed yet has the one of the version that the lane's lock pins.
+    """
+    bundle = situation.bundle
+    if (asked := _share(situation.flag(UTILIZATION))) or bundle.utilization:
+        return asked or bundle.utilization
+    with contextlib.suppress(UserError):
+        return device.usual_utilization(bundle.vllm) if bundle.vllm else None
+    return None
 
 
 def length(situation: Situation) -> int | None:

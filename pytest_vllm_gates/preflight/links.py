@@ -128,7 +128,7 @@ def ray_memory(situation: Situation) -> CheckResult:
         return not_applicable("the GPU has memory of its own")
     refresh = situation.environment.get(REFRESH, "").strip()
     threshold = _fraction(situation.environment.get(THRESHOLD, ""))
-    share = flags.share(situation) or situation.bundle.utilization or USUAL_THRESHOLD
+    share = flags.share(situation) or USUAL_THRESHOLD
     if refresh == "0":
         return ok(f"{REFRESH}=0: Ray does not watch the memory")
     if threshold > USUAL_THRESHOLD:

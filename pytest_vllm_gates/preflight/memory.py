@@ -44,7 +44,7 @@ def free_memory(situation: Situation) -> CheckResult:
 
 
 def _on_gpus(situation: Situation, machine: Machine) -> CheckResult:
-    share = flags.share(situation) or situation.bundle.utilization
+    share = flags.share(situation)
     if share is None:
         return unknown("no gpu_memory_utilization is set, and this vLLM's own is not known")
     size = flags.count(situation, "tensor_parallel_size", 1) or 1
@@ -88,7 +88,7 @@ def _on_cpu(situation: Situation, machine: Machine) -> CheckResult:
     elif explicit:
         requested, setting = int(explicit), f"{EXPLICIT} {explicit}"
     else:
-        share = flags.share(situation) or situation.bundle.utilization
+        share = flags.share(situation)
         if share is None:
             return unknown("no size is set, and how much this vLLM takes is not known")
         requested, setting = math.ceil(total * share), f"gpu_memory_utilization {share}"
@@ -151,7 +151,7 @@ def _room(situation: Situation) -> Room | None:
         return Room(kv_memory=explicit)
     if situation.bundle.device == "cpu":
         return None
-    share = flags.share(situation) or situation.bundle.utilization
+    share = flags.share(situation)
     if machine is None or share is None:
         return None
     totals = [

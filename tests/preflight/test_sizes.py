@@ -145,6 +145,13 @@ def test_fix_names_a_fitting_size() -> None:
     assert result.fix.startswith("tensor_parallel_size = 24 in [serve]")
 
 
+@pytest.mark.parametrize(("version", "share"), [("0.18.1", "0.9"), ("0.32.0", "0.92")])
+def test_a_vllm_that_is_not_installed_takes_what_its_version_does(version: str, share: str) -> None:
+    lane = replace(LANE, utilization=None, versions={"vllm": version})
+    red = check("free_memory", machine=with_gpus(HOPPER, free_bytes=GIB), bundle=lane)
+    assert f"utilization ({share}, " in red.what
+
+
 def test_free_memory_of_gpus() -> None:
     busy = with_gpus(HOPPER, free_bytes=60 * GIB)
     red = check("free_memory", machine=busy, serve={"gpu_memory_utilization": 0.9})
@@ -161,7 +168,7 @@ def test_free_memory_of_gpus() -> None:
 
 
 def test_unknown_utilization_is_unknown() -> None:
-    silent = replace(LANE, utilization=None)
+    silent = replace(LANE, utilization=None, versions={})
     assert check("free_memory", bundle=silent).state is CheckState.UNKNOWN
     assert check("free_memory", bundle=replace(silent, device="cpu")).state is CheckState.UNKNOWN
     set_by_flag = check("free_memory", bundle=silent, serve={"gpu_memory_utilization": 0.5})
@@ -281,7 +288,7 @@ def test_cpu_cache_size_is_read_from_its_variable(space: str, state: CheckState)
         {"bundle": replace(LANE, device="rocm")},
         {"bundle": CPU},
         {"machine": None},
-        {"bundle": replace(LANE, utilization=None)},
+        {"bundle": replace(LANE, utilization=None, versions={})},
         {"machine": replace(HOPPER, devices=())},
         {"machine": recorded("a100mig")},
     ],
