@@ -9,7 +9,9 @@ change, with an edited checkpoint or something that is not declared. The forced 
 each. Printed are, for each change, the mean distance in nats; the share of `--orders` random orders
 of the texts in which it is different within 4,096 tokens, looked at after each text from the fifth
 on; the median of the tokens that this took; and the odds over all texts. Where it is found in fewer
-than 99 % of the orders, larger ones of its kind are tried. Beside it:
+than 99 % of the orders, larger ones of its kind are tried, and it is printed how many tokens of
+such texts would find it in 99 % of the trials: texts are drawn with replacement, 16, 32 and so on
+up to 256 of them. Beside it:
 
 tolerances   whether the fixed ones of `numerics.toml` see it
 smoke test   how many of the taught answers of `numerics.txt` change (greedy, 16 tokens)
@@ -64,6 +66,7 @@ RECORDED = Path(__file__).parent / "recorded" / "equivalence.jsonl"
 MODELS = ("qwen3.5", "glm", "deepseek", "gemma")
 MOST_TOKENS = 4096
 WANTED = 0.99
+MORE_TEXTS = (16, 32, 64, 128, 256)
 QUESTIONS = 1319
 """Of GSM8K's test (Cobbe et al., Training Verifiers to Solve Math Word Problems, 2021)."""
 SIGMAS = 1.96
@@ -92,10 +95,14 @@ class Row:
     machine: str
     day: str
     load: float
+    enough_tokens: float | None = None
+    """What would find it in 99 % of the trials, by resampling; None where that is not known."""
 
     def markdown(self) -> str:
         """Return it as a line of a table."""
         after = f"{self.median_tokens:,.0f}" if self.median_tokens is not None else "-"
+        if self.enough_tokens:
+            after = f"{after} (about {self.enough_tokens:,.0f} are enough)"
         evaluation = "sees it" if self.by_evaluation else "passes"
         smoke = f"{self.other_answers} of {self.answers} differ" if self.other_answers else "passes"
         return (
@@ -129,6 +136,26 @@ def tokens_to_find(trusted: ForcedRun, now: ForcedRun, orders: int) -> Iterator[
         yield found
 
 
+def _of_texts(run: ForcedRun, chosen: Sequence[int]) -> ForcedRun:
+    texts = (replace(run.texts[at], name=str(number)) for number, at in enumerate(chosen))
+    return replace(run, texts=tuple(texts))
+
+
+def tokens_enough(trusted: ForcedRun, now: ForcedRun, trials: int) -> float | None:
+    """Return how many tokens find it in `WANTED` of the trials, texts drawn with replacement."""
+    chance = random.Random(31)  # noqa: S311 - the same draws in every run
+    for count in MORE_TEXTS:
+        hits = tokens = 0
+        for _ in range(trials):
+            drawn = [chance.randrange(len(now.texts)) for _ in range(count)]
+            one, other = (_of_texts(run, drawn) for run in (trusted, now))
+            hits += any(each.answer is Equivalence.DIFFERENT for each in compare(one, other))
+            tokens += other.tokens
+        if hits >= WANTED * trials:
+            return tokens / trials
+    return None
+
+
 def evaluation(before: Sequence[bool], after: Sequence[bool]) -> tuple[float, float, bool]:
     """Return the shares that are right of so many questions, and whether they are surely apart."""
     chosen = random.Random(31).sample(range(len(before)), min(QUESTIONS, len(before)))  # noqa: S311
@@ -158,8 +185,10 @@ def row(machine: Machine, change: Change, trusted: Scored, now: Scored, orders: 
     before, after, apart = evaluation(trusted.right, now.right)
     other = sum(one != two for one, two in zip(trusted.answers, now.answers, strict=True))
     here = inspect()
+    found = len(hits) / len(tokens)
+    missed = found < WANTED and change is not AGAIN
     return Row(
-        machine.model, change.name, nats=first.nats, found=len(hits) / len(tokens),
+        machine.model, change.name, nats=first.nats, found=found,
         median_tokens=statistics.median(hits) if hits else None, odds=first.odds,
         looks=resemblance(*runs, comparisons) if different else "",
         by_tolerances=seen_by_tolerances(machine.model, dtype(machine.checkpoint), now),
@@ -168,6 +197,7 @@ def row(machine: Machine, change: Change, trusted: Scored, now: Scored, orders: 
         machine=f"{here.cpu}, {here.cores} cores",
         day=datetime.datetime.now(datetime.UTC).date().isoformat(),
         load=round(os.getloadavg()[0], 1),
+        enough_tokens=tokens_enough(*runs, orders) if missed else None,
     )  # fmt: skip
 
 
