@@ -206,8 +206,15 @@ def test_a_circle_is_found() -> None:
     assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [["b", "c"]]
 
 
-@pytest.mark.parametrize("module", PURE)
-def test_rules_and_records_do_no_io(module: str) -> None:
+# Each of these tests looks at every module: a test for each would be 2,500, most of whose time is
+# pytest's own.
+
+
+def test_rules_and_records_do_no_io() -> None:
+    assert [chain for module in PURE for chain in _chains_to_io(module)] == []
+
+
+def _chains_to_io(module: str) -> Iterator[str]:
     chains = {module: [module]}
     waiting = [module]
     while waiting:
@@ -215,10 +222,8 @@ def test_rules_and_records_do_no_io(module: str) -> None:
         for imported in imports(FILES[module_name]):
             if imported.typed:
                 continue
-            io = {imported.name.partition(".")[0], imported.name} & DOES_IO
-            assert not io, (
-                f"{' imports '.join(chains[module_name])} imports {imported.name}, which does I/O"
-            )
+            if {imported.name.partition(".")[0], imported.name} & DOES_IO:
+                yield " imports ".join([*chains[module_name], imported.name])
             name = imported_module(imported.name)
             if name and name not in chains:
                 chains[name] = [*chains[module_name], name]
@@ -238,66 +243,81 @@ def test_class_names_are_unique() -> None:
     assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_imports_go_down(module: str) -> None:
-    folder = folder_of(module)
-    if not folder or module == "miniatures.__main__":
-        return
-    for name in own_imports(module):
-        other_folder = folder_of(name)
-        if other_folder in RUN and other_folder != folder:
-            assert other_folder in BELOW.get(folder, ()), f"{module} imports {name}"
-        assert other_folder not in {"gates", "cli"} or other_folder == folder, (
-            f"{module} imports {name}"
-        )
+def test_imports_go_down() -> None:
+    assert [
+        f"{module} imports {name}"
+        for module in FILES
+        if folder_of(module) and module != "miniatures.__main__"
+        for name in own_imports(module)
+        if not _may_import(folder_of(module), folder_of(name))
+    ] == []
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if folder_of(name) == "gates"])
-def test_gates_import_the_session_and_fixtures_for_types_alone(module: str) -> None:
-    run = {name for name in own_imports(module, typed=False) if folder_of(name) in RUN}
-    assert {name for name in run if folder_of(name) != "gates"} == set(), "make it a fixture"
+def _may_import(folder: str, other: str) -> bool:
+    if other == folder:
+        return True
+    return other not in {"gates", "cli"} and (other not in RUN or other in BELOW.get(folder, ()))
+
+
+def test_gates_import_the_session_and_fixtures_for_types_alone() -> None:
+    assert [
+        f"{module} imports {name}: make it a fixture"
+        for module in FILES
+        if folder_of(module) == "gates"
+        for name in own_imports(module, typed=False)
+        if folder_of(name) in RUN and folder_of(name) != "gates"
+    ] == []
 
 
 def _is_shared_fixture(node: ast.FunctionDef) -> bool:
     return any('scope="' in ast.unparse(each).replace("'", '"') for each in node.decorator_list)
 
 
-@pytest.mark.parametrize("module", [name for name in FILES if folder_of(name) in KNOW_PYTEST])
-def test_what_is_measured_is_kept_by_the_run(module: str) -> None:
+def test_what_is_measured_is_kept_by_the_run() -> None:
     """A dictionary in a fixture would not be cleared when an incident is replayed again."""
-    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef) and _is_shared_fixture(node):
-            last = node.body[-1]
-            kept = isinstance(last, ast.Return) and last.value and ast.unparse(last.value)
-            empty = kept in {"{}", "[]", "dict()", "list()"}
-            assert not empty, f"{module}.{node.name}: use _run.measured.once"
+    assert [
+        f"{module}.{node.name}: use _run.measured.once"
+        for module, path in FILES.items()
+        if folder_of(module) in KNOW_PYTEST
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and _is_shared_fixture(node)
+        and isinstance(last := node.body[-1], ast.Return)
+        and last.value
+        and ast.unparse(last.value) in {"{}", "[]", "dict()", "list()"}
+    ] == []
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_private_names_stay_in_their_module(module: str) -> None:
-    for imported in imports(FILES[module]):
-        last = imported.name.rpartition(".")[2]
-        private = last.startswith("_") and not last.startswith("__")
-        assert not (private and imported_module(imported.name)), f"{module} imports {imported.name}"
+def test_private_names_stay_in_their_module() -> None:
+    assert [
+        f"{module} imports {imported.name}"
+        for module, path in FILES.items()
+        for imported in imports(path)
+        if imported_module(imported.name)
+        and (last := imported.name.rpartition(".")[2]).startswith("_")
+        and not last.startswith("__")
+    ] == []
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_only_a_runs_modules_import_pytest(module: str) -> None:
-    allowed = folder_of(module) in KNOW_PYTEST and module not in WITHOUT_PYTEST
-    packages = {imported.name.partition(".")[0] for imported in imports(FILES[module])}
-    assert allowed or not packages & {"pytest", "_pytest", "syrupy"}, f"{module} imports pytest"
+def test_only_a_runs_modules_import_pytest() -> None:
+    assert [
+        f"{module} imports {imported.name}"
+        for module, path in FILES.items()
+        if folder_of(module) not in KNOW_PYTEST or module in WITHOUT_PYTEST
+        for imported in imports(path)
+        if imported.name.partition(".")[0] in {"pytest", "_pytest", "syrupy"}
+    ] == []
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_gevent_is_imported_in_programs_alone(module: str) -> None:
-    if module in PATCHED:
-        return
-    for imported in imports(FILES[module]):
-        package = imported.name.partition(".")[0]
-        assert imported.typed or package not in {"gevent", "locust"}, (
-            f"{module} imports {imported.name}"
-        )
-        assert imported_module(imported.name) not in PATCHED, f"{module} imports {imported.name}"
+def test_gevent_is_imported_in_programs_alone() -> None:
+    assert [
+        f"{module} imports {imported.name}"
+        for module, path in FILES.items()
+        if module not in PATCHED
+        for imported in imports(path)
+        if imported_module(imported.name) in PATCHED
+        or (not imported.typed and imported.name.partition(".")[0] in {"gevent", "locust"})
+    ] == []
 
 
 @pytest.mark.parametrize("module", ["plugin", *(name.partition(".")[2] for name in sorted(LIGHT))])

@@ -10,6 +10,7 @@ import math
 import re
 import tomllib
 from collections import Counter
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,6 +36,8 @@ MANY_OPEN = re.compile(rb"[\[{]{%d}" % (limits.DEPTH + 1))
 LONG_NUMBER = re.compile(rb"\d{19}")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 NOT_FINITE = "is not a finite number"
+KEPT_TEXTS, KEPT_CHARACTERS = 256, 2**16
+"""How many TOML texts are kept parsed, and how long each may be: a run reads its files often."""
 
 
 class BadSyntaxError(ValueError):
@@ -52,10 +55,31 @@ def decoded(data: bytes) -> str:
 
 
 def toml_table(text: str, *, finite: bool = True) -> dict[str, Any]:
-    """Return the table of a TOML text; raises `BadSyntaxError`.
+    """Return the table of a TOML text, the caller's to change; raises `BadSyntaxError`.
 
     `finite` refuses `nan` and `inf`.
     """
+    if len(text) > KEPT_CHARACTERS:
+        return _toml_table(text, finite=finite)
+    table: dict[str, Any] = _copied(_kept_table(text, finite=finite))
+    return table
+
+
+@lru_cache(KEPT_TEXTS)
+def _kept_table(text: str, *, finite: bool) -> dict[str, Any]:
+    return _toml_table(text, finite=finite)
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of tables and arrays; what they hold cannot be changed."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_copied(inner) for inner in value]
+    return value
+
+
+def _toml_table(text: str, *, finite: bool) -> dict[str, Any]:
     bare = TOML_STRING.sub('""', text)
     if too_deep(bare.encode("utf-8", "replace")) or DOTTED.search(bare):
         raise BadSyntaxError(f"nested deeper than {limits.DEPTH} levels")

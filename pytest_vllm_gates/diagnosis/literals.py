@@ -7,6 +7,7 @@ at closely. The pieces are compared in lower case and contain nothing that JSON 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from re import _parser  # type: ignore[attr-defined]  # the one place that knows a pattern's parts
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ LEVEL = " error: "
 
 KEPT_CHARACTERS = 5
 
+KEPT_PATTERNS = 2048
+"""Whose pieces are kept: a run loads the same signatures for every failure it explains."""
+
 # Characters as logs have them, rare ones first: a search stops at what a piece begins with.
 RARE_FIRST = "$*@~+#?|!;j`^%zxq}{b'[],_y=()wgud9836457-vmfacklhs:/n2ri.pe0to1 "
 
@@ -36,11 +40,13 @@ Choice = frozenset[str]
 """Pieces of which a matching line holds at least one."""
 
 
+@lru_cache(KEPT_PATTERNS)
 def choices(pattern: str) -> tuple[Choice, ...]:
     """Return, for each place of a pattern, the pieces of which a line it matches holds one."""
     return tuple(dict.fromkeys(_choices(_parser.parse(pattern))))
 
 
+@lru_cache(KEPT_PATTERNS)
 def required(pattern: str) -> Choice:
     """Return the pieces by which to search for lines that `pattern` could match.
 

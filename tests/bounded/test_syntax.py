@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 import time
 from typing import Any
 
@@ -37,6 +39,24 @@ MIB = 2**20
 def test_bad_toml_is_refused(text: str, message: str) -> None:
     with pytest.raises(BadSyntaxError, match=message):
         syntax.toml_table(text)
+
+
+@pytest.mark.parametrize("length", [1, syntax.KEPT_CHARACTERS + 1])
+def test_changing_a_table_changes_no_later_one(length: int) -> None:
+    text = f"# {'x' * length}\n" + "a = [{ b = { c = [1] } }]\nd = 2026-11-26"
+    table = syntax.toml_table(text)
+    table["a"][0]["b"]["c"].append(2)
+    table["a"].append({})
+    table["e"] = 1
+    assert syntax.toml_table(text) == {
+        "a": [{"b": {"c": [1]}}], "d": datetime.date(2026, 11, 26),
+    }  # fmt: skip
+
+
+def test_refusal_of_nan_does_not_depend_on_what_was_read_before() -> None:
+    assert math.isnan(syntax.toml_table("a = nan", finite=False)["a"])
+    with pytest.raises(BadSyntaxError):
+        syntax.toml_table("a = nan")
 
 
 @pytest.mark.parametrize(

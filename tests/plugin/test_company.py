@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,8 +68,16 @@ def pytest_collection_modifyitems(items):
 SNAPSHOT = "def test_page(snapshot):\n    assert {'title': TITLE} == snapshot\n"
 
 
+@pytest.fixture(scope="module")
+def _plugins_imported() -> None:
+    """Import every installed plugin once: pytester forgets what a run in this process imports."""
+    with warnings.catch_warnings(action="ignore"):
+        for entry in entry_points(group="pytest11"):
+            entry.load()
+
+
 @pytest.fixture(autouse=True)
-def _in_company(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_company(_plugins_imported: None, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Load what is installed, as it is for people, but for what shuffles or warns unless set."""
     del project  # drops what was set before it
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:randomly")
