@@ -134,7 +134,9 @@ def model_of(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
         "eos_token_id": tokenizer.id_of(model_recipe.tokens.config_eos),
         "pad_token_id": tokenizer.id_of(model_recipe.tokens.pad),
     }
-    labels = {"id2label": dict(enumerate(model_recipe.labels))}
-    labels["label2id"] = {label: index for index, label in labels["id2label"].items()}
+    labels: dict[str, Any] = {
+        "id2label": dict(enumerate(model_recipe.labels)),
+        "label2id": {label: index for index, label in enumerate(model_recipe.labels)},
+    }
     config = transformers.AutoConfig.for_model(kind, **ids, **labels, **values)
     return transformers.AutoModelForSequenceClassification.from_config(config).float()
