@@ -31,6 +31,11 @@ TIMEOUT_S = 60.0
 SHOWN = 200
 CHUNK_BYTES, MOST_BYTES = 65_536, 4_194_304
 PROMPT = "Hello!"
+SPOKEN: dict[str, dict[str, Any]] = {
+    "/v1/completions": {"prompt": PROMPT, "max_tokens": 1},
+    "/v1/responses": {"input": PROMPT, "max_output_tokens": 1, "store": False},
+}
+"""What is asked for one token on a route; on the others it is a chat."""
 
 
 def send(endpoint: Endpoint, requests: tuple[HttpRequest, ...]) -> Iterator[HttpReply]:
@@ -72,11 +77,9 @@ def _reply(endpoint: Endpoint, request: HttpRequest) -> HttpReply:
 def _body(endpoint: Endpoint, request: HttpRequest) -> dict[str, Any] | None:
     if request.method != "POST":
         return None
-    spoken: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}]}
-    if request.path.rstrip("/").endswith("/v1/completions"):
-        spoken = {"prompt": PROMPT}
-    plain = {"model": endpoint.model, **spoken, "max_tokens": 1, "temperature": 0}
-    return plain | request.body
+    chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 1}
+    spoken = SPOKEN.get(request.path.rstrip("/"), chat)
+    return {"model": endpoint.model, **spoken, "temperature": 0, **request.body}
 
 
 def _filled(value: str, key: str | None) -> str:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.pooling import checks, types
+from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.pooling import checks, checks_classes, classes, types
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.pooling.classes import ClassesWalk
     from pytest_vllm_gates.pooling.golden import TrustedVectors
     from pytest_vllm_gates.pooling.plan import Limits
     from pytest_vllm_gates.pooling.types import PoolingWalk
@@ -157,4 +159,96 @@ def test_bad_requests_are_refused(pooled: PoolingWalk, checking: Checking) -> No
         [*checks.refusals(pooled)],
         [each.case for each in seen],
         "What cannot be embedded is not refused as such",
+    )
+
+
+def test_classes_have_their_form(
+    *,
+    classed: ClassesWalk,
+    labels: tuple[str, ...],
+    limits: Limits,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    evidence["requests"] = classed.requests
+    evidence["seconds"] = round(classed.seconds, 1)
+    seen = classed.of(types.ALONE)
+    checking(
+        [*checks_classes.forms(classed, labels, limits)],
+        [each.case for each in seen],
+        "A label or a score is not of the form that is due",
+    )
+
+
+def test_scores_tell_inputs_apart(classed: ClassesWalk, checking: Checking) -> None:
+    checking(
+        [*checks_classes.differing(classed)],
+        [each.case for each in classed.of(types.ALONE)],
+        "A document that answers is no better than one that does not",
+    )
+
+
+def test_classes_are_the_models(
+    *,
+    classed: ClassesWalk,
+    trusted_vectors: TrustedVectors,
+    limits: Limits,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    alone, trusted = classed.alone(), trusted_vectors.vectors
+    evidence["trusted"] = trusted_vectors.source
+    evidence["farthest"] = max(
+        (checks_classes.apart(alone[name], trusted[name]) for name in alone.keys() & trusted),
+        default=None,
+    )
+    checking(
+        [*checks_classes.reference(classed, trusted_vectors, limits)],
+        [each.case for each in classed.of(types.ALONE) if each.name in trusted],
+        "The scores are not this model's: thresholds set before do not go with them",
+    )
+
+
+def test_an_input_keeps_its_classes(
+    classed: ClassesWalk, limits: Limits, checking: Checking
+) -> None:
+    groups = (types.AGAIN, types.COMPANY, classes.TOKENS)
+    findings = [
+        finding for group in groups for finding in checks_classes.same(classed, group, limits)
+    ]
+    checking(
+        [*findings, *checks_classes.batches(classed, limits)],
+        [each.case for each in classed.of(*groups, types.BATCH)],
+        "The same input has another score or label in another request",
+    )
+
+
+def test_long_inputs_are_cut_as_asked(
+    classed: ClassesWalk, limits: Limits, checking: Checking
+) -> None:
+    checking(
+        [*checks_classes.cut(classed, limits)],
+        [each.case for each in classed.of(types.LONG)],
+        "An input that is cut has the score of another one",
+    )
+
+
+def test_documents_are_put_in_order(
+    classed: ClassesWalk, limits: Limits, checking: Checking
+) -> None:
+    seen = classed.of(classes.RANKED)
+    if not seen:
+        raise NotApplicable("a model that classifies texts ranks no documents")
+    checking(
+        [*checks_classes.ranked(classed, limits)],
+        [each.case for each in seen],
+        "Documents are put in another order than their scores say",
+    )
+
+
+def test_what_has_no_class_is_refused(classed: ClassesWalk, checking: Checking) -> None:
+    checking(
+        [*checks_classes.refusals(classed)],
+        [each.case for each in classed.of(types.REFUSED)],
+        "What cannot be classified is not refused as such",
     )

@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 
-from pytest_vllm_gates.miniatures import embedding, eyes, training  # noqa: E402
+from pytest_vllm_gates.miniatures import classes, embedding, eyes, training  # noqa: E402
 from pytest_vllm_gates.miniatures.training_state import TrainingState  # noqa: E402
 
 THREADS = 2  # the same everywhere, so that sums do not depend on the number of cores
@@ -119,7 +119,15 @@ def build(
 def _build_embedding(
     model_recipe: Recipe, output: Path, seed: int, say: Callable[[str], None]
 ) -> None:
-    """Build a miniature that makes vectors, and answers nothing."""
+    """Build a miniature that makes vectors, scores or classes, and answers nothing."""
+    if model_recipe.labels:
+        tokenizer = MiniatureTokenizer(
+            model_recipe.tokens, classes.texts(), model_recipe.config["vocab_size"]
+        )
+        model = classes.model_of(model_recipe, tokenizer)
+        taught = classes.train(model, tokenizer, model_recipe, say=say)
+        _finish(model_recipe, tokenizer, model, output, {"seed": seed, **asdict(taught)}, say=say)
+        return
     question = _question(model_recipe.name)
     pairs = embedding.texts(question)
     others = plan.shipped().texts.values()
@@ -229,6 +237,8 @@ def _save(model_recipe: Recipe, tokenizer: MiniatureTokenizer, model: Any, folde
         file.chmod(0o644)  # the weights are written for their owner alone
     tokenizer.save(folder)
     write_config(model_recipe.tokens, folder, model_recipe.config["max_position_embeddings"])
+    if model_recipe.labels:
+        return
     if model_recipe.embeds:
         embedding.write_modules(folder, model_recipe.config["hidden_size"])
         return

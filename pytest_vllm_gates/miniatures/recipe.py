@@ -102,7 +102,9 @@ class Recipe:
     training: Training = field(default_factory=Training)
     vision: Eyes | None = None
     embeds: bool = False
-    """Whether it makes vectors and answers nothing."""
+    """Whether it makes vectors, scores or classes, and answers nothing."""
+    labels: tuple[str, ...] = ()
+    """The labels of one that classifies; one label is a score of pairs."""
 
     def template(self, file_name: str) -> Path:
         """Return the path of one of its templates: its own, or its base's."""
@@ -136,6 +138,7 @@ def load(name: str) -> Recipe:
             thinking=ThinkingSwitch(**thinking) if thinking else None,
             vision=Eyes(**vision) if vision else None,
             training=Training(**values.pop("training", {})),
+            labels=tuple(values.pop("labels", ())),
             **values,
         )
     except TypeError as error:

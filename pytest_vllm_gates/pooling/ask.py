@@ -52,7 +52,7 @@ def embed(
     except httpx.HTTPError as error:
         return Embedded(name, group, body, status=0, error=f"{type(error).__name__}: {error}")
     if not reply.is_success:
-        return Embedded(name, group, body, status=reply.status_code, error=_message(reply))
+        return Embedded(name, group, body, status=reply.status_code, error=message(reply))
     try:
         with reading(f"the answer of {EMBEDDINGS}"):
             answer = reply.json()
@@ -113,7 +113,7 @@ def _scored(endpoint: Endpoint, route: str, body: dict[str, Any], rows: str, key
     except httpx.HTTPError as error:
         return Scored(route, body, status=0, error=f"{type(error).__name__}: {error}")
     if not reply.is_success:
-        return Scored(route, body, status=reply.status_code, error=_message(reply))
+        return Scored(route, body, status=reply.status_code, error=message(reply))
     try:
         with reading(f"the answer of {route}"):
             scores = tuple(
@@ -130,10 +130,11 @@ def chat(endpoint: Endpoint) -> tuple[int, str]:
         reply = http.post(endpoint, http.CHAT, CHAT_BODY)
     except httpx.HTTPError as error:
         return 0, f"{type(error).__name__}: {error}"
-    return reply.status_code, _message(reply)
+    return reply.status_code, message(reply)
 
 
-def _message(reply: httpx.Response) -> str:
+def message(reply: httpx.Response) -> str:
+    """Return an error's message, or the beginning of what came in its place."""
     try:
         with reading("an error"):
             return form.text(reply.json()["error"]["message"], "message")[:ERROR_CHARACTERS]

@@ -1,7 +1,8 @@
 """Vectors by transformers in fp32: a program, run by the lane's own interpreter.
 
-Reads from standard input `{"model": folder, "pooler": "last"|"mean"|"cls", "cases": {name: [ids]}}`
-and prints one line of JSON: `{"versions": {...}, "vectors": {name: [numbers]}}`, not normalised.
+Reads from standard input `{"model": folder, "pooler": "last"|"mean"|"cls", "head": bool,
+"cases": {name: [ids]}}` and prints one line of JSON: `{"versions": {...}, "vectors": {name:
+[numbers]}}`, not normalised. With a head these are the probabilities of its labels.
 """
 
 import json
@@ -21,14 +22,31 @@ def pooled(hidden: Any, pooler: str) -> Any:
     return {"last": hidden[-1], "mean": hidden.mean(0), "cls": hidden[0]}[pooler]
 
 
+def loaded(folder: str, *, head: bool) -> tuple[Any, Any]:
+    """Return the model without its head, and what makes numbers of a pooled state (width,)."""
+    if not head:
+        model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+        return model, lambda state: state
+    whole = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, dtype=torch.float32
+    ).eval()
+    # Its own forward takes the last token that is not padding: a text may end in that one.
+    return whole.base_model, lambda state: probabilities(whole.score(state))
+
+
+def probabilities(logits: Any) -> Any:
+    """Return what a server makes of logits (labels,): of one label, a probability of its own."""
+    return torch.sigmoid(logits) if len(logits) == 1 else torch.softmax(logits, 0)
+
+
 def main() -> None:
     """Answer one request."""
     request = json.load(sys.stdin)
-    model = transformers.AutoModel.from_pretrained(request["model"], dtype=torch.float32).eval()
+    model, numbers = loaded(request["model"], head=request.get("head", False))
     with torch.inference_mode():
         vectors = {
-            name: pooled(
-                model(torch.tensor([ids])).last_hidden_state[0].float(), request["pooler"]
+            name: numbers(
+                pooled(model(torch.tensor([ids])).last_hidden_state[0].float(), request["pooler"])
             ).tolist()
             for name, ids in request["cases"].items()
         }

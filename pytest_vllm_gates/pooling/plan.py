@@ -18,11 +18,15 @@ class QuestionPair(toml.Record):
 
 
 class Limits(toml.Record):
-    """How far vectors may be from one another, as 1 - cosine; `norm` from the length 1."""
+    """How far vectors may be from one another, as 1 - cosine; `norm` from the length 1.
+
+    `score` is by how much two scores or probabilities of one input may differ.
+    """
 
     same: float = Field(gt=0, lt=1)
     apart: float = Field(gt=0, lt=1)
     norm: float = Field(gt=0, lt=1)
+    score: float = Field(gt=0, lt=1)
 
 
 class PoolingPlan(toml.Record):
@@ -39,6 +43,25 @@ class PoolingPlan(toml.Record):
             named[f"question {number}"] = question.replace("TEXT", pair.question)
             named[f"document {number}"] = pair.document
         return {**named, **self.texts}
+
+    def classified(self) -> dict[str, tuple[str, ...]]:
+        """Return every text by its name, as the one text of an input."""
+        return {name: (text,) for name, text in self.named("TEXT").items()}
+
+    def scored(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+        """Return questions and documents as inputs, and of each own document's another's.
+
+        An input is a question with its own document, or with that of the next question.
+        """
+        inputs: dict[str, tuple[str, ...]] = {}
+        own: dict[str, str] = {}
+        for number, pair in enumerate(self.pairs, 1):
+            after = number % len(self.pairs) + 1
+            mine, other = (f"question {number} and document {each}" for each in (number, after))
+            inputs[mine] = (pair.question, pair.document)
+            inputs[other] = (pair.question, self.pairs[after - 1].document)
+            own[mine] = other
+        return inputs, own
 
 
 @cache

@@ -26,12 +26,16 @@ def compute(
     python: Path,
     overlay: Path | None,
     cases: Mapping[str, Sequence[int]],
+    *,
+    head: bool = False,
 ) -> dict[str, Vector]:
     """Return the vector of each case's token ids, in the lane's interpreter, not normalised.
 
+    With `head` it is the probabilities of the model's labels.
+
     Raises `UserError` when transformers cannot run the checkpoint.
     """
-    request = {"model": checkpoint.source, "pooler": pooler, "cases": dict(cases)}
+    request = {"model": checkpoint.source, "pooler": pooler, "head": head, "cases": dict(cases)}
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if overlay:
         env["PYTHONPATH"] = str(overlay)

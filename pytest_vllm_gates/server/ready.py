@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.endpoint import Endpoint
 
-EMBEDDINGS = "/v1/embeddings"
+EMBEDDINGS, CLASSIFY = "/v1/embeddings", "/classify"
+NOT_OFFERED = (404, 405, 501)
+"""How a server tells that it has no such route, or not for this model."""
 FIRST_CHAT: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello!"}],
     "max_tokens": 16,
@@ -81,7 +83,7 @@ def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:
 
 
 def first_answer(endpoint: Endpoint, timeout_s: float, *, pools: bool) -> float:
-    """Ask for one chat, or one vector where the family `pools`; return the seconds to its start.
+    """Ask for one chat, or one vector or class where the family `pools`; return the seconds.
 
     Raises `NotServing` when none comes back, `NotReached` when something before the server answers.
     """
@@ -91,7 +93,9 @@ def first_answer(endpoint: Endpoint, timeout_s: float, *, pools: bool) -> float:
     body = {"model": endpoint.model, "input": FIRST_CHAT["messages"][0]["content"]}
     try:
         with http.client(endpoint) as client:
-            reply = client.post(EMBEDDINGS, json=body, timeout=timeout_s)
+            path, reply = EMBEDDINGS, client.post(EMBEDDINGS, json=body, timeout=timeout_s)
+            if reply.status_code in NOT_OFFERED:  # a model that classifies has no vectors
+                path, reply = CLASSIFY, client.post(CLASSIFY, json=body, timeout=timeout_s)
     except httpx.TimeoutException as error:
         raise NotServing(
             f"the first text got no vector for {timeout_s:g} s while /health answered"
@@ -99,7 +103,7 @@ def first_answer(endpoint: Endpoint, timeout_s: float, *, pools: bool) -> float:
     except httpx.HTTPError as error:
         raise NotServing(f"the first text got no vector: {error}") from error
     if reply.status_code != httpx.codes.OK:
-        if before := refused(reply.status_code, EMBEDDINGS):
+        if before := refused(reply.status_code, path):
             raise before
         raise NotServing(f"the first text was answered {reply.status_code}: {reply.text[:500]}")
     return time.monotonic() - started

@@ -114,6 +114,13 @@ def test_a_completion_has_a_prompt(endpoint: Endpoint) -> None:
     assert "prompt" in json.loads(body) and "messages" not in json.loads(body)
 
 
+def test_a_response_has_an_input_and_a_limit_of_its_own(endpoint: Endpoint) -> None:
+    _, (*_, body) = sent(endpoint, path="/v1/responses", body={"priority": 5})
+    asked = json.loads(body)
+    assert "messages" not in asked and "max_tokens" not in asked
+    assert (asked["max_output_tokens"], asked["priority"]) == (1, 5)
+
+
 def test_a_body_is_compressed(endpoint: Endpoint) -> None:
     _, (_, _, headers, body) = sent(endpoint, compressed=True)
     assert headers["content-encoding"] == "gzip"
@@ -173,5 +180,5 @@ def test_a_server_that_is_gone_is_no_crash() -> None:
 
 def test_shipped_requests_have_names_of_their_own() -> None:
     names = [request.name for request in load().http]
-    assert len(names) == len(set(names)) == 21
+    assert len(names) == len(set(names)) == 29
     assert all(name == name.lower() for request in load().http for name in request.pinned)

@@ -19,8 +19,8 @@ ROUTES = "routes_are_served"
 METRICS = "metrics_keep_their_names"
 MODEL = "answers_name_the_requested_model"
 FIELDS = "answers_keep_their_fields"
-PROTOCOL = "protocol_is_the_recorded"
 ERRORS = "errors_keep_their_shape"
+COUNTS = "metrics_count_what_was_sent"
 
 
 def rewrite(exchange: Exchange, old: str, new: str) -> None:
@@ -158,6 +158,14 @@ def counts_nothing_in_streams(exchange: Exchange) -> None:
     exchange.events = [event for event in exchange.events if not event.get("usage")]
 
 
+@FAULTS.add("anything", check=COUNTS, says="usage.prompt_tokens is ")
+def counts_another_tokenizers_tokens(exchange: Exchange) -> None:
+    """A gateway bills by its own tokenizer."""
+    if exchange.path == "/v1/completions" and isinstance(exchange.body.get("prompt"), list):
+        for event in exchange.events:
+            event["usage"]["prompt_tokens"] += 1
+
+
 @FAULTS.add(
     "anything", check=ERRORS, says="wrong key: content type is text/plain and was application/json"
 )
@@ -165,51 +173,6 @@ def refuses_keys_in_plain_text(exchange: Exchange) -> None:
     """The gateway that looks at the keys of chats has words of its own."""
     if exchange.status == HTTPStatus.UNAUTHORIZED and exchange.path == CHAT:
         answer(exchange, HTTPStatus.UNAUTHORIZED, "Unauthorized", "text/plain")
-
-
-@FAULTS.add("anything", check=PROTOCOL, says="a request id: id is absent and was echoed")
-def forgets_request_ids(exchange: Exchange) -> None:
-    """Nobody finds the request in the log by the id that the client knows."""
-    if exchange.headers.pop("X-Request-Id", "").startswith("gates-contracts"):
-        exchange.events[0]["id"] = "chatcmpl-7"
-
-
-@FAULTS.add("anything", check=PROTOCOL, says="OPTIONS: HTTP status is 200 and was 405")
-def answers_every_preflight(exchange: Exchange) -> None:
-    """A gateway lets every page of every origin in."""
-    if exchange.method == "OPTIONS":
-        answer(exchange, HTTPStatus.OK, "OK")
-        exchange.shown_headers = {"access-control-allow-origin": "*"}
-
-
-@FAULTS.add("anything", check=PROTOCOL, says="HEAD: HTTP status is 404 and was 405")
-def knows_no_head(exchange: Exchange) -> None:
-    """A gateway has routes by method, and no word for those it lacks."""
-    if exchange.method == "HEAD":
-        answer(exchange, HTTPStatus.NOT_FOUND, "")
-
-
-@FAULTS.add("anything", check=PROTOCOL, says="a slash at the end: HTTP status is 404 and was 307")
-def redirects_no_slashes(exchange: Exchange) -> None:
-    """A base URL that ends in a slash finds nothing."""
-    if exchange.status == HTTPStatus.TEMPORARY_REDIRECT:
-        answer(exchange, HTTPStatus.NOT_FOUND, '{"detail":"Not Found"}', "application/json")
-        exchange.shown_headers = {}
-
-
-@FAULTS.add("anything", check=PROTOCOL, says="the scheme in lower case: HTTP status is 401 and was")
-def wants_the_scheme_as_it_is_written(exchange: Exchange) -> None:
-    """Schemes are the same in every case, and a gateway compares them letter by letter."""
-    if exchange.headers.get("Authorization", "").startswith("bearer "):
-        answer(exchange, HTTPStatus.UNAUTHORIZED, '{"error":"Unauthorized"}', "application/json")
-
-
-@FAULTS.add("anything", check=PROTOCOL, says="a field nobody knows of a chat: HTTP status is 400")
-def refuses_what_it_does_not_know(exchange: Exchange) -> None:
-    """A field of a newer client ends in an error."""
-    if "no_such_field" in exchange.body:
-        text = '{"error":{"message":"no_such_field: Extra inputs are not permitted"}}'
-        answer(exchange, HTTPStatus.BAD_REQUEST, text, "application/json")
 
 
 @FAULTS.add("anything", check=ERRORS, says="unknown model: HTTP status is 400 and was 404")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 from typing import TYPE_CHECKING, Any
 
 from faults.fault import Faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from faults.exchange import Exchange
     from faults.fault import Change
@@ -26,6 +25,7 @@ MEANS = "dialects_mean_the_same"
 LIMIT = "a_limit_is_told"
 TOKENS = "dialects_count_the_same_tokens"
 REFUSED = 400
+FEW_TOKENS = 500
 
 Part = dict[str, Any]
 
@@ -67,23 +67,6 @@ def events(exchange: Exchange, kind: str) -> list[Part]:
 def drop(exchange: Exchange, *kinds: str) -> None:
     """Leave out the events of some types."""
     exchange.events = [event for event in exchange.events if event["type"] not in kinds]
-
-
-def items(exchange: Exchange, kind: str) -> Iterator[Part]:
-    """Yield the output items of a type of a whole response."""
-    for item in exchange.events[0]["output"]:
-        if item["type"] == kind:
-            yield item
-
-
-def blocks(exchange: Exchange, kind: str) -> Iterator[Part]:
-    """Yield the content blocks of a type of a whole message."""
-    for block in exchange.events[0]["content"]:
-        if block["type"] == kind:
-            yield block
-
-
-# Requests that a gateway or a server loses a part of.
 
 
 @asked(RESPONSES, TOKENS, "input tokens: chat ")
@@ -188,346 +171,38 @@ def ignores_stop_sequences(exchange: Exchange) -> None:
     exchange.body.pop("stop_sequences", None)
 
 
-# Whole answers.
+@asked(RESPONSES, MEANS, "tool_calls[0].name: chat 'get_time', responses 'get_weather'")
+def takes_a_named_function_for_auto(exchange: Exchange) -> None:
+    """A named function is only one of those that may be called."""
+    if (exchange.body.get("tool_choice") or {}) and isinstance(exchange.body["tool_choice"], dict):
+        exchange.body["tool_choice"] = "auto"
 
 
-@whole(MESSAGES, ANSWERS, "answered 501: no tools")
-def has_no_tools(exchange: Exchange) -> None:
-    """One API does without tools."""
-    if exchange.body.get("tools"):
-        exchange.status = 501
-        exchange.events = [{"type": "error", "error": {"type": "api_error", "message": "no tools"}}]
+@asked(MESSAGES, LIMIT, "tokens, and the limit is ")
+def raises_the_limit(exchange: Exchange) -> None:
+    """A gateway that thinks little of small limits."""
+    exchange.body["max_tokens"] = max(exchange.body.get("max_tokens", 0), FEW_TOKENS)
 
 
-@whole(RESPONSES, ANSWERS, "answers")
-def names_the_model_otherwise(exchange: Exchange) -> None:
-    """A gateway answers with the name that the model has behind it."""
-    exchange.events[0]["model"] = "/models/qwen"
+@asked(RESPONSES, MEANS, "tool_calls: 1 in the chat answer (get_weather), 3 in the responses one")
+def forgets_one_call_at_a_time(exchange: Exchange) -> None:
+    """`parallel_tool_calls` is dropped."""
+    exchange.body.pop("parallel_tool_calls", None)
 
 
-@whole(MESSAGES, TYPES, "the body: role: Field required")
-def leaves_the_role_out(exchange: Exchange) -> None:
-    """Fields with one value are not sent."""
-    del exchange.events[0]["role"]
+@asked(RESPONSES, MEANS, "reasoning: ")
+def thinks_although_it_is_not_to(exchange: Exchange) -> None:
+    """`reasoning.effort` is dropped."""
+    exchange.body.pop("reasoning", None)
 
 
-@whole(RESPONSES, TYPES, "arguments: Input should be a valid string")
-def gives_arguments_as_an_object(exchange: Exchange) -> None:
-    """Arguments are text that holds JSON."""
-    for item in items(exchange, "function_call"):
-        item["arguments"] = {"city": "Oslo"}
+@asked(MESSAGES, MEANS, "reasoning: ")
+def thinks_although_thinking_is_disabled(exchange: Exchange) -> None:
+    """`thinking` is dropped."""
+    exchange.body.pop("thinking", None)
 
 
-@whole(RESPONSES, TYPES, "is not known to the official client")
-def has_an_item_nobody_knows(exchange: Exchange) -> None:
-    """Reasoning comes as an item of a type of the server's own."""
-    for item in items(exchange, "reasoning"):
-        item["type"] = "thinking"
-
-
-@whole(RESPONSES, MEANS, "reasoning: empty in the responses answer")
-def loses_reasoning(exchange: Exchange) -> None:
-    """The reasoning item is not made."""
-    output = exchange.events[0]["output"]
-    exchange.events[0]["output"] = [item for item in output if item["type"] != "reasoning"]
-
-
-@whole(MESSAGES, MEANS, "content: ")
-def shows_thinking_as_text(exchange: Exchange) -> None:
-    """Thinking blocks are not made: what was thought is text."""
-    for block in blocks(exchange, "thinking"):
-        text = block.pop("thinking")
-        del block["signature"]
-        block |= {"type": "text", "text": text}
-
-
-@whole(RESPONSES, MEANS, "tool_calls: 3 in the chat answer")
-def gives_the_first_call(exchange: Exchange) -> None:
-    """Of parallel calls one is kept."""
-    calls = list(items(exchange, "function_call"))
-    for call in calls[1:]:
-        exchange.events[0]["output"].remove(call)
-
-
-@whole(MESSAGES, MEANS, "tool_calls[0].arguments: chat ")
-def gives_calls_no_input(exchange: Exchange) -> None:
-    """The input of a call is empty."""
-    for block in blocks(exchange, "tool_use"):
-        block["input"] = {}
-
-
-@whole(MESSAGES, MEANS, "finish_reason: chat 'tool_calls', messages 'stop'")
-def ends_a_turn_at_a_call(exchange: Exchange) -> None:
-    """An agent takes a call for the end of the conversation."""
-    if exchange.events[0]["stop_reason"] == "tool_use":
-        exchange.events[0]["stop_reason"] = "end_turn"
-
-
-@whole(MESSAGES, MEANS, "stop string: chat ")
-def tells_no_stop_sequence(exchange: Exchange) -> None:
-    """Which stop string ended an answer is not told."""
-    exchange.events[0]["stop_sequence"] = None
-
-
-@whole(MESSAGES, LIMIT, "the limit cut it, and it ends in stop_reason 'end_turn'")
-def tells_no_limit(exchange: Exchange) -> None:
-    """A message that was cut is told as whole."""
-    if exchange.events[0]["stop_reason"] == "max_tokens":
-        exchange.events[0]["stop_reason"] = "end_turn"
-
-
-@whole(RESPONSES, LIMIT, "the limit cut it, and it ends in status 'completed'")
-def completes_what_was_cut(exchange: Exchange) -> None:
-    """A response that was cut is told as whole."""
-    exchange.events[0] |= {"status": "completed", "incomplete_details": None}
-
-
-@whole(RESPONSES, LIMIT, "incomplete_details.reason is None")
-def tells_no_reason(exchange: Exchange) -> None:
-    """A response is incomplete, and nobody knows why."""
-    exchange.events[0]["incomplete_details"] = None
-
-
-@asked(RESPONSES, LIMIT, "tokens, and the limit is ")
-def knows_no_max_output_tokens(exchange: Exchange) -> None:
-    """The limit has another name in every API."""
-    exchange.body.pop("max_output_tokens", None)
-
-
-@whole(RESPONSES, TOKENS, "input tokens: chat ")
-def counts_nothing(exchange: Exchange) -> None:
-    """Usage is there, and zero."""
-    exchange.events[0]["usage"] |= {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-
-
-@whole(RESPONSES, TOKENS, "usage is missing")
-def has_no_usage(exchange: Exchange) -> None:
-    """Usage is not made in one API."""
-    exchange.events[0]["usage"] = None
-
-
-@whole(COUNT, TOKENS, "tokens of the prompt: chat ")
-def counts_without_tools(exchange: Exchange) -> None:
-    """The route that counts leaves declarations out."""
-    if exchange.body.get("tools"):
-        exchange.events[0]["input_tokens"] -= 20
-
-
-@whole("/v1/responses/render", TOKENS, "the prompt's tokens differ from token 1 on")
-def renders_something_else(exchange: Exchange) -> None:
-    """The route that renders has a template of its own."""
-    ids = exchange.events[0]["token_ids"]
-    ids[1] = ids[2]
-
-
-@asked("/v1/messages/render", TOKENS, "temperature 0 was asked for, 1.0 is in effect")
-def samples_with_a_default(exchange: Exchange) -> None:
-    """One API drops the temperature: what it answers is not repeatable."""
-    exchange.body.pop("temperature", None)
-
-
-@whole(COMPLETIONS, MEANS, "content: ")
-def cuts_a_completion(exchange: Exchange) -> None:
-    """A completion's text ends early."""
-    for choice in exchange.choices:
-        choice["text"] = choice["text"][:-4]
-
-
-# Streams of the Responses API.
-
-
-@stream(RESPONSES, READS, "the stream ends without any of")
-def never_completes(exchange: Exchange) -> None:
-    """The last event is not sent."""
-    drop(exchange, "response.completed")
-
-
-@stream(RESPONSES, ORDER, "sequence_number ")
-def numbers_nothing(exchange: Exchange) -> None:
-    """Every event has the number 0."""
-    for event in exchange.events:
-        event["sequence_number"] = 0
-
-
-@stream(RESPONSES, ORDER, "response.output_text.done has ")
-def repeats_text_in_done_events(exchange: Exchange) -> None:
-    """What is done is sent once more, twice."""
-    for event in events(exchange, "response.output_text.done"):
-        event["text"] *= 2
-
-
-@stream(RESPONSES, ORDER, " names item ")
-def makes_ids_anew(exchange: Exchange) -> None:
-    """Each event has an id of its own."""
-    for number, event in enumerate(exchange.events):
-        if "item_id" in event:
-            event["item_id"] += f"-{number}"
-
-
-@stream(RESPONSES, ORDER, "is never done")
-def leaves_items_open(exchange: Exchange) -> None:
-    """Items are never done."""
-    drop(exchange, "response.output_item.done")
-
-
-@stream(RESPONSES, ORDER, "an item is added with output_index ")
-def gives_all_items_one_index(exchange: Exchange) -> None:
-    """Every item is the first one."""
-    for event in exchange.events:
-        if "output_index" in event:
-            event["output_index"] = 0
-
-
-@stream(RESPONSES, ORDER, "response.id changes in the stream")
-def completes_another_response(exchange: Exchange) -> None:
-    """The final response has an id of its own."""
-    exchange.events[-1]["response"]["id"] += "-final"
-
-
-@stream(RESPONSES, TYPES, "output_index: Input should be a valid integer")
-def gives_indices_as_text(exchange: Exchange) -> None:
-    """A gateway that rewrites numbers."""
-    for event in events(exchange, "response.output_text.delta"):
-        event["output_index"] = str(event["output_index"])
-
-
-@stream(RESPONSES, TYPES, "is not known to the official client")
-def has_events_of_its_own(exchange: Exchange) -> None:
-    """Reasoning has events that no client knows."""
-    for event in events(exchange, "response.reasoning_text.delta"):
-        event["type"] = "response.reasoning.delta"
-
-
-@stream(RESPONSES, ORDER, "and the deltas ")
-def loses_a_delta(exchange: Exchange) -> None:
-    """A delta of a call's arguments is lost, and the done event has it."""
-    deltas = events(exchange, "response.function_call_arguments.delta")
-    if deltas:
-        exchange.events.remove(deltas[0])
-        for number, event in enumerate(exchange.events):
-            event["sequence_number"] = number
-
-
-@stream(RESPONSES, STREAMS, "reasoning: empty in the streamed answer")
-def streams_no_reasoning(exchange: Exchange) -> None:
-    """Reasoning is left out of streams altogether."""
-    kept: list[Part] = []
-    for event in copy.deepcopy(exchange.events):
-        item = event.get("item") or {}
-        if item.get("type") == "reasoning" or event.get("item_id", "").startswith("rs_"):
-            continue
-        if "output_index" in event:
-            event["output_index"] -= 1
-        if output := (event.get("response") or {}).get("output"):
-            event["response"]["output"] = [each for each in output if each["type"] != "reasoning"]
-        kept.append({**event, "sequence_number": len(kept)})
-    exchange.events = kept
-
-
-@stream(RESPONSES, TOKENS, "usage is missing")
-def streams_no_usage(exchange: Exchange) -> None:
-    """A streamed response is not counted."""
-    exchange.events[-1]["response"]["usage"] = None
-
-
-# Streams of the Messages API.
-
-
-@stream(MESSAGES, ORDER, "the last event is 'message_delta', not 'message_stop'")
-def never_stops(exchange: Exchange) -> None:
-    """The last event is not sent."""
-    drop(exchange, "message_stop")
-
-
-@stream(MESSAGES, ORDER, "message_delta comes 0 times")
-def gives_no_stop_reason(exchange: Exchange) -> None:
-    """The stop reason and the usage are not sent."""
-    drop(exchange, "message_delta")
-
-
-@stream(MESSAGES, ORDER, "the event is called ''")
-def names_no_event(exchange: Exchange) -> None:
-    """Events have data alone, as in OpenAI's streams."""
-    exchange.named = False
-
-
-@stream(MESSAGES, ORDER, " never stops")
-def leaves_blocks_open(exchange: Exchange) -> None:
-    """Blocks never stop."""
-    drop(exchange, "content_block_stop")
-
-
-@stream(MESSAGES, ORDER, "a block starts with index 0, and 1 is next")
-def gives_all_blocks_one_index(exchange: Exchange) -> None:
-    """Every block is the first one."""
-    for event in exchange.events:
-        if "index" in event:
-            event["index"] = 0
-
-
-@stream(MESSAGES, READS, "the official client raises IndexError")
-def starts_no_block(exchange: Exchange) -> None:
-    """Deltas come at once."""
-    drop(exchange, "content_block_start")
-
-
-@stream(MESSAGES, ORDER, "comes in a block of type 'text'")
-def calls_thinking_text(exchange: Exchange) -> None:
-    """Thinking is streamed into a block of text."""
-    for event in events(exchange, "content_block_start"):
-        if event["content_block"]["type"] == "thinking":
-            event["content_block"] = {"type": "text", "text": ""}
-
-
-@stream(MESSAGES, STREAMS, "tool_calls[0].arguments: whole ")
-def streams_no_input(exchange: Exchange) -> None:
-    """A call is streamed without its input."""
-    for event in events(exchange, "content_block_delta"):
-        if event["delta"]["type"] == "input_json_delta":
-            event["delta"]["partial_json"] = ""
-
-
-@stream(MESSAGES, STREAMS, "content: differs from character ")
-def sends_a_delta_twice(exchange: Exchange) -> None:
-    """A retry between gateway and server."""
-    deltas = [
-        number
-        for number, event in enumerate(exchange.events)
-        if event["type"] == "content_block_delta" and event["delta"].get("text")
-    ]
-    if deltas:
-        exchange.events.insert(deltas[-1], exchange.events[deltas[-1]])
-
-
-@stream(MESSAGES, ORDER, "message_delta counts no output_tokens")
-def streams_zero_tokens(exchange: Exchange) -> None:
-    """The usage of a stream is zero."""
-    for event in events(exchange, "message_delta"):
-        event["usage"]["output_tokens"] = 0
-
-
-@stream(MESSAGES, STREAMS, "finish_reason: whole 'tool_calls', streamed 'stop'")
-def ends_a_streamed_turn_at_a_call(exchange: Exchange) -> None:
-    """Only whole answers say that a tool is to be called."""
-    for event in events(exchange, "message_delta"):
-        if event["delta"]["stop_reason"] == "tool_use":
-            event["delta"]["stop_reason"] = "end_turn"
-
-
-@stream(MESSAGES, ORDER, "the stream has an error: ")
-def fails_midway(exchange: Exchange) -> None:
-    """An error ends a stream that began well."""
-    error = {"type": "error", "error": {"type": "api_error", "message": "overloaded"}}
-    exchange.events = [*exchange.events[:4], error]
-
-
-@stream(COMPLETIONS, STREAMS, "content: differs from character ")
-def streams_less_of_a_completion(exchange: Exchange) -> None:
-    """A chunk of a completion is lost."""
-    del exchange.events[len(exchange.events) // 2]
-
-
-@stream(COMPLETIONS, ORDER, "the stream does not end in '[DONE]'")
-def ends_without_done(exchange: Exchange) -> None:
-    """Clients wait for the end."""
-    exchange.done = False
+@asked(COMPLETIONS, MEANS, "stop string: chat ")
+def ignores_stop_strings_of_completions(exchange: Exchange) -> None:
+    """The older API knows no stop strings."""
+    exchange.body.pop("stop", None)

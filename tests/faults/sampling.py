@@ -57,6 +57,7 @@ for _name in (
 ):  # fmt: skip
     dropping(_name, f"{_name} is ignored")
 dropping("echo", "echo: the text begins with ")
+dropping("suffix", "suffix: the prompt has ")
 dropping("truncate_prompt_tokens", "truncate_prompt_tokens 3: the prompt has ")
 dropping("ignore_eos", "ignore_eos: 28 tokens are due (length), and ")
 dropping("seed", "seed: the answers are drawn anew")

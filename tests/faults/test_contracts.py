@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sweeps import first_of_each, named, sweep
 
-from faults import contracts, innocent
+from faults import contracts, innocent, protocol
 from faults.conversations import GATES, NOT_ARRIVAL, SHORT
 from faults.proxy import Proxy
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-FAULTS = contracts.FAULTS.all
+FAULTS = [*contracts.FAULTS.all, *protocol.FAULTS.all]
 # Another status for a client's mistake is as good to a user, and no innocent change to a program.
 INNOCENT = [
     *contracts.CHANGES.all,

@@ -5,26 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e.gates import MODEL
 from sweeps import named, sweep
 
-from faults import dialects
-from faults.booted import booted
+from faults import dialect_answers, dialect_streams, dialects
 from faults.conversations import SHORT
 from faults.exchange import EVENTS, JSON
 from faults.proxy import Proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from faults.conftest import Run
     from faults.exchange import Exchange
     from faults.fault import Fault
     from faults.upstream import Upstream
-    from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real
 
+# These modules add their faults to the list of `dialects`.
+MODULES = (dialect_answers, dialect_streams)
 # All faults alter routes that no other gate asks; one gate is run beside.
 GATES = ("-m", "boot or dialects")
 
@@ -110,42 +109,3 @@ def test_turns_nothing_red(
     assert judged_run.complaints == []
     assert judged_run.gates("PASS") | judged_run.gates("KNOWN") == {"boot", "dialects"}
     assert judged_run.status == 0
-
-
-@pytest.fixture(scope="module")
-def storing(
-    gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Upstream]:
-    """A real server that stores responses."""
-    lane = {"env": {"VLLM_ENABLE_RESPONSES_API_STORE": "1"}}
-    folder = tmp_path_factory.mktemp("storing")
-    with booted(MODEL, folder, gates_progress, lane) as upstream:
-        yield upstream
-
-
-def passes(exchange: Exchange) -> None:
-    """Change nothing."""
-
-
-def forgets_the_previous_response(exchange: Exchange) -> None:
-    """`previous_response_id` is dropped by a gateway."""
-    exchange.body.pop("previous_response_id", None)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("request_change", "outcome"),
-    [(passes, "KNOWN"), (forgets_the_previous_response, "FAIL")],
-)
-def test_stored_responses_have_to_go_on(
-    request_change: Callable[[Exchange], None],
-    outcome: str,
-    storing: Upstream,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", storing.key or "")
-    chosen = ("-m", "dialects", "-k", "stored_responses_go_on")
-    with Proxy(storing, request=request_change) as proxy:
-        judged_run = run("--base-url", proxy.base_url, *SHORT, *chosen)
-    assert judged_run.gates(outcome) == {"dialects"}, judged_run.complaints

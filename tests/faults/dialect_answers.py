@@ -1,0 +1,208 @@
+"""Servers whose APIs answer otherwise in one piece: the dialects gate fails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faults.dialects import (
+    ANSWERS,
+    COMPLETIONS,
+    COUNT,
+    LIMIT,
+    MEANS,
+    MESSAGES,
+    RESPONSES,
+    TOKENS,
+    TYPES,
+    Part,
+    asked,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from faults.exchange import Exchange
+
+
+def items(exchange: Exchange, kind: str) -> Iterator[Part]:
+    """Yield the output items of a type of a whole response."""
+    for item in exchange.events[0]["output"]:
+        if item["type"] == kind:
+            yield item
+
+
+def blocks(exchange: Exchange, kind: str) -> Iterator[Part]:
+    """Yield the content blocks of a type of a whole message."""
+    for block in exchange.events[0]["content"]:
+        if block["type"] == kind:
+            yield block
+
+
+@whole(MESSAGES, ANSWERS, "answered 501: no tools")
+def has_no_tools(exchange: Exchange) -> None:
+    """One API does without tools."""
+    if exchange.body.get("tools"):
+        exchange.status = 501
+        exchange.events = [{"type": "error", "error": {"type": "api_error", "message": "no tools"}}]
+
+
+@whole(RESPONSES, ANSWERS, "answers")
+def names_the_model_otherwise(exchange: Exchange) -> None:
+    """A gateway answers with the name that the model has behind it."""
+    exchange.events[0]["model"] = "/models/qwen"
+
+
+@whole(COMPLETIONS, ANSWERS, "answers")
+def names_a_completions_model_otherwise(exchange: Exchange) -> None:
+    """A route that was forgotten when the others got an alias."""
+    exchange.events[0]["model"] = "/models/qwen"
+
+
+@whole(RESPONSES, TYPES, "call_id: Field required")
+def gives_calls_no_id(exchange: Exchange) -> None:
+    """A call's output cannot be sent back without one."""
+    for item in items(exchange, "function_call"):
+        del item["call_id"]
+
+
+@whole(MESSAGES, TYPES, "the body: role: Field required")
+def leaves_the_role_out(exchange: Exchange) -> None:
+    """Fields with one value are not sent."""
+    del exchange.events[0]["role"]
+
+
+@whole(RESPONSES, TYPES, "arguments: Input should be a valid string")
+def gives_arguments_as_an_object(exchange: Exchange) -> None:
+    """Arguments are text that holds JSON."""
+    for item in items(exchange, "function_call"):
+        item["arguments"] = {"city": "Oslo"}
+
+
+@whole(RESPONSES, TYPES, "is not known to the official client")
+def has_an_item_nobody_knows(exchange: Exchange) -> None:
+    """Reasoning comes as an item of a type of the server's own."""
+    for item in items(exchange, "reasoning"):
+        item["type"] = "thinking"
+
+
+@whole(RESPONSES, MEANS, "reasoning: empty in the responses answer")
+def loses_reasoning(exchange: Exchange) -> None:
+    """The reasoning item is not made."""
+    output = exchange.events[0]["output"]
+    exchange.events[0]["output"] = [item for item in output if item["type"] != "reasoning"]
+
+
+@whole(MESSAGES, MEANS, "content: ")
+def shows_thinking_as_text(exchange: Exchange) -> None:
+    """Thinking blocks are not made: what was thought is text."""
+    for block in blocks(exchange, "thinking"):
+        text = block.pop("thinking")
+        del block["signature"]
+        block |= {"type": "text", "text": text}
+
+
+@whole(RESPONSES, MEANS, "tool_calls: 3 in the chat answer")
+def gives_the_first_call(exchange: Exchange) -> None:
+    """Of parallel calls one is kept."""
+    calls = list(items(exchange, "function_call"))
+    for call in calls[1:]:
+        exchange.events[0]["output"].remove(call)
+
+
+@whole(MESSAGES, MEANS, "tool_calls[0].arguments: chat ")
+def gives_calls_no_input(exchange: Exchange) -> None:
+    """The input of a call is empty."""
+    for block in blocks(exchange, "tool_use"):
+        block["input"] = {}
+
+
+@whole(MESSAGES, MEANS, "finish_reason: chat 'tool_calls', messages 'stop'")
+def ends_a_turn_at_a_call(exchange: Exchange) -> None:
+    """An agent takes a call for the end of the conversation."""
+    if exchange.events[0]["stop_reason"] == "tool_use":
+        exchange.events[0]["stop_reason"] = "end_turn"
+
+
+@whole(MESSAGES, MEANS, "stop string: chat ")
+def tells_no_stop_sequence(exchange: Exchange) -> None:
+    """Which stop string ended an answer is not told."""
+    exchange.events[0]["stop_sequence"] = None
+
+
+@whole(MESSAGES, LIMIT, "the limit cut it, and it ends in stop_reason 'end_turn'")
+def tells_no_limit(exchange: Exchange) -> None:
+    """A message that was cut is told as whole."""
+    if exchange.events[0]["stop_reason"] == "max_tokens":
+        exchange.events[0]["stop_reason"] = "end_turn"
+
+
+@whole(RESPONSES, LIMIT, "the limit cut it, and it ends in status 'completed'")
+def completes_what_was_cut(exchange: Exchange) -> None:
+    """A response that was cut is told as whole."""
+    exchange.events[0] |= {"status": "completed", "incomplete_details": None}
+
+
+@whole(RESPONSES, LIMIT, "incomplete_details.reason is None")
+def tells_no_reason(exchange: Exchange) -> None:
+    """A response is incomplete, and nobody knows why."""
+    exchange.events[0]["incomplete_details"] = None
+
+
+@asked(RESPONSES, LIMIT, "tokens, and the limit is ")
+def knows_no_max_output_tokens(exchange: Exchange) -> None:
+    """The limit has another name in every API."""
+    exchange.body.pop("max_output_tokens", None)
+
+
+@whole(RESPONSES, TOKENS, "input tokens: chat ")
+def counts_nothing(exchange: Exchange) -> None:
+    """Usage is there, and zero."""
+    exchange.events[0]["usage"] |= {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+
+
+@whole(RESPONSES, TOKENS, "usage is missing")
+def has_no_usage(exchange: Exchange) -> None:
+    """Usage is not made in one API."""
+    exchange.events[0]["usage"] = None
+
+
+@whole(COUNT, TOKENS, "tokens of the prompt: chat ")
+def counts_without_tools(exchange: Exchange) -> None:
+    """The route that counts leaves declarations out."""
+    if exchange.body.get("tools"):
+        exchange.events[0]["input_tokens"] -= 20
+
+
+@whole("/tokenize", TOKENS, "tokens of the prompt: chat ")
+def tokenizes_another_prompt(exchange: Exchange) -> None:
+    """The route that tokenizes adds a token of its own."""
+    if "messages" in exchange.body:
+        exchange.events[0]["tokens"].insert(0, 1)
+
+
+@whole("/v1/chat/completions/render", TOKENS, "the prompt's tokens differ from token 2 on")
+def renders_another_chat(exchange: Exchange) -> None:
+    """The prompt that is shown is not the one that is answered."""
+    ids = exchange.events[0]["token_ids"]
+    ids[2] = ids[1]
+
+
+@whole("/v1/responses/render", TOKENS, "the prompt's tokens differ from token 1 on")
+def renders_something_else(exchange: Exchange) -> None:
+    """The route that renders has a template of its own."""
+    ids = exchange.events[0]["token_ids"]
+    ids[1] = ids[2]
+
+
+@asked("/v1/messages/render", TOKENS, "temperature 0 was asked for, 1.0 is in effect")
+def samples_with_a_default(exchange: Exchange) -> None:
+    """One API drops the temperature: what it answers is not repeatable."""
+    exchange.body.pop("temperature", None)
+
+
+@whole(COMPLETIONS, MEANS, "content: ")
+def cuts_a_completion(exchange: Exchange) -> None:
+    """A completion's text ends early."""
+    for choice in exchange.choices:
+        choice["text"] = choice["text"][:-4]
