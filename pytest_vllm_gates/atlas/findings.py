@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.atlas.types import AtlasFinding
@@ -21,9 +21,10 @@ REASON_CHARACTERS = 1990
 """A reason of about this length was cut."""
 MACHINE = re.compile(r"(?<![\w./])/(?:home|root|tmp|var|opt|usr|work|mnt|srv|Users)/[^\s'\",;)]*/")
 """The folders of a machine, in a text."""
+DIED = re.compile("server died|EngineCore encountered|EngineDeadError")
 SHOWN = 400
 """Characters of a sentence that are kept."""
-ALIKE = 3
+ALIKE = 12
 """Findings of one shape that are kept."""
 QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\{.*\}|\[.*\]""")
 NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -36,7 +37,8 @@ class ReadFindings:
 
     findings: tuple[AtlasFinding, ...]
     complete: bool
-    request: str = ""
+    requests: Mapping[str, str] = field(default_factory=dict)
+    """What was sent, by case."""
 
 
 def cleaned(text: str) -> str:
@@ -54,10 +56,10 @@ def of_reason(reason: str) -> ReadFindings:
     match = COUNTED.search(lines[header])
     cases = int(match[1]) if match else 0
     found: list[AtlasFinding] = []
-    named, case, request = set[str](), "", ""
+    named, case, requests = set[str](), "", dict[str, str]()
     for line in lines[header + 1 :]:
         if line.startswith(ASKED):
-            request = line.removeprefix(ASKED)
+            requests[case] = line.removeprefix(ASKED)
         elif line.startswith(INDENT) and case:
             found.append(AtlasFinding(case, line.strip()[:SHOWN]))
         elif line.endswith(CASE_END) and not found:
@@ -67,12 +69,15 @@ def of_reason(reason: str) -> ReadFindings:
             case = ""
             named.add(line)
             found.append(AtlasFinding("", line[:SHOWN]))
-    whole = cases == 1 and len(reason) < REASON_CHARACTERS
-    return ReadFindings(tuple(found), complete=whole and bool(found), request=request)
+    whole = cases == 1 and len(reason) < REASON_CHARACTERS and not DIED.search(reason)
+    return ReadFindings(tuple(found), whole and bool(found), requests)
 
 
 def of_incident(incident: Mapping[str, Any], reason: str) -> ReadFindings:
-    """Take the findings an incident has; the request out of the reason."""
+    """Take the findings an incident has; the request out of the reason.
+
+    Where the server died, cases that come after were not judged: the findings are not complete.
+    """
     findings = tuple(
         AtlasFinding(cleaned(each["case"])[:SHOWN], cleaned(each["says"])[:SHOWN])
         for each in incident.get("findings", ())
@@ -80,7 +85,8 @@ def of_incident(incident: Mapping[str, Any], reason: str) -> ReadFindings:
     read = of_reason(reason)
     if not findings:
         return read
-    return ReadFindings(findings, complete=True, request=read.request)
+    died = DIED.search(reason) or any(DIED.search(finding.says) for finding in findings)
+    return ReadFindings(findings, not died, read.requests)
 
 
 def together(several: Sequence[ReadFindings]) -> ReadFindings:
@@ -88,7 +94,7 @@ def together(several: Sequence[ReadFindings]) -> ReadFindings:
     return ReadFindings(
         tuple(finding for read in several for finding in read.findings),
         complete=all(read.complete for read in several),
-        request=next((read.request for read in several if read.request), ""),
+        requests={case: sent for read in several for case, sent in read.requests.items()},
     )
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.atlas import spans
+from pytest_vllm_gates.atlas.findings import shape
 from pytest_vllm_gates.atlas.types import AtlasKind, AtlasRow, AtlasState, in_order
 from pytest_vllm_gates.catalog import releases as catalog_releases
 from pytest_vllm_gates.outcomes import Outcome
@@ -108,22 +109,32 @@ def _table(rows: Iterable[AtlasRow]) -> list[str]:
 
 
 def grouped(rows: Iterable[AtlasRow]) -> list[list[AtlasRow]]:
-    """Return the rows by fault: several checks may show the same known defect."""
+    """Return the rows by fault: several checks and families may show the same one."""
     groups: dict[tuple[object, ...], list[AtlasRow]] = {}
     for row in sorted(rows, key=lambda row: (row.gate, row.test, row.what)):
         check = None if row.listed else (row.gate, row.test)
-        key = (check, row.what, row.reference, row.families, row.states)
+        key = (check, row.what if row.listed else shape(row.what), row.reference)
         groups.setdefault(key, []).append(row)
     return list(groups.values())
 
 
 def _cells(rows: Sequence[AtlasRow]) -> list[str]:
     row = next((each for each in rows if each.request), rows[0])
+    checks = dict.fromkeys(f"{each.gate}, `{each.test}`" for each in rows)
+    families: dict[str, dict[str, None]] = {}
+    for each in rows:
+        names = families.setdefault(spans.words(each.states), {})
+        names.update(dict.fromkeys(each.families))
+    every = list(dict.fromkeys(name for names in families.values() for name in names))
+    told = [
+        text if len(names) == len(every) else f"{', '.join(names)}: {text}"
+        for text, names in families.items()
+    ]
     return [
-        "; ".join(f"{each.gate}, `{each.test}`" for each in rows),
+        "; ".join(checks),
         escaped(_cut(row.what, CELL)),
-        ", ".join(row.families),
-        spans.words(row.states),
+        ", ".join(every),
+        "<br>".join(told),
         _shown(row),
         linked(_cut(row.reference, CELL)) if ISSUE.search(row.reference) else "",
     ]
@@ -131,6 +142,8 @@ def _cells(rows: Sequence[AtlasRow]) -> list[str]:
 
 def _shown(row: AtlasRow) -> str:
     """Return the request that shows it: as it was sent, else as the known defect describes it."""
+    if row.kind is AtlasKind.BOOT:
+        return _code(f"pytest --model {row.families[0]} -m boot")
     parts = [escaped(_cut(row.case, CELL))] if row.case else []
     if row.request:
         parts.append(_code(_cut(row.request, REQUEST)))

@@ -11,7 +11,7 @@ from pytest_vllm_gates.bounded import patterns
 from pytest_vllm_gates.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_vllm_gates.atlas.types import AtlasFinding, AtlasRun, AtlasTest
     from pytest_vllm_gates.catalog.known_defects import KnownDefect
@@ -28,10 +28,22 @@ class _Label:
     what: str
     reference: str = ""
     listed: bool = False
-    case: str = ""
-    request: str = ""
+    cases: dict[str, str] = field(default_factory=dict)
+    """Those it shows in, in order, each with its request where that is known."""
     wrong: set[str] = field(default_factory=set)
     """The releases that have it."""
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """A case with its request; the first one where no request is known."""
+        first = next(iter(self.cases), "")
+        return next(((case, sent) for case, sent in self.cases.items() if sent), (first, ""))
+
+    def add(self, release: str, cases: Iterable[str], requests: Mapping[str, str]) -> None:
+        """Note that a release has it in these cases."""
+        self.wrong.add(release)
+        for case in filter(None, cases):
+            self.cases[case] = self.cases.get(case) or requests.get(case, "")
 
 
 def of_runs(
@@ -97,7 +109,7 @@ def _tests(
                 AtlasKind.DRIFT if drift else AtlasKind.WRONG,
                 gate, name, (family,), label.what, label.reference,
                 tuple((each, _state(by_release.get(each), label, each)) for each in releases),
-                label.listed, label.case, label.request,
+                label.listed, *label.shown,
             )
             for label in labels.values()
         ]  # fmt: skip
@@ -117,14 +129,9 @@ def _labels(
             reference = defect.reference if defect else ""
             label = labels.setdefault(
                 text,
-                _Label(
-                    defect.what if defect else text,
-                    reference,
-                    listed=True,
-                    case=test.known_in.get(reference, ""),
-                ),
+                _Label(defect.what if defect else text, reference, listed=True),
             )
-            label.wrong.add(release)
+            label.add(release, test.known_in.get(reference, ()), test.requests)
         for finding in test.findings:
             defect = next((each for each in defects if _fits(each, finding)), None)
             if defect:
@@ -134,9 +141,7 @@ def _labels(
                 )
             else:
                 label = labels.setdefault(shape(finding.says), _Label(finding.says))
-            label.wrong.add(release)
-            label.case = label.case or finding.case
-            label.request = label.request or test.request
+            label.add(release, [finding.case], test.requests)
     return labels
 
 
@@ -158,11 +163,17 @@ def _state(test: AtlasTest | None, label: _Label, release: str) -> AtlasState:
         return WRONG
     if test is None:
         return NOT_SEEN
-    if test.outcome in (Outcome.PASS, Outcome.KNOWN):
+    if test.outcome == Outcome.PASS:
         return RIGHT
-    if test.outcome == Outcome.FAIL and test.complete:
-        return RIGHT
-    return NOT_SEEN
+    judged = test.outcome == Outcome.KNOWN or (test.outcome == Outcome.FAIL and test.complete)
+    return RIGHT if judged and not _covered(test, label) else NOT_SEEN
+
+
+def _covered(test: AtlasTest, label: _Label) -> bool:
+    """Return whether something else is wrong with every case that shows a fault elsewhere."""
+    wrong = {finding.case for finding in test.findings}
+    wrong.update(case for cases in test.known_in.values() for case in cases)
+    return bool(label.cases) and label.cases.keys() <= wrong
 
 
 def _alike(rows: Sequence[AtlasRow]) -> list[AtlasRow]:
@@ -182,8 +193,13 @@ def _alike(rows: Sequence[AtlasRow]) -> list[AtlasRow]:
 
 
 def _joined(one: AtlasRow, other: AtlasRow) -> AtlasRow | None:
-    """Return two rows as one; None where a release has the one and not the other."""
+    """Return two rows as one; None where a release has the one and not the other, or none both."""
     states = []
+    if not any(
+        {ours, theirs} == {WRONG}
+        for (_, ours), (_, theirs) in zip(one.states, other.states, strict=True)
+    ):
+        return None
     for (release, ours), (_, theirs) in zip(one.states, other.states, strict=True):
         if {ours, theirs} == {WRONG, RIGHT}:
             return None

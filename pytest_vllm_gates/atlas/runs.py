@@ -31,6 +31,8 @@ WORST = (
 DRIFT = "drift"
 """The evidence of a test that compares with recorded contracts."""
 KNOWN_IN = "known_in"
+CASES = 12
+"""Cases of one known defect that are kept."""
 UNEXPLAINED = "it does not boot, and the log does not say why"
 
 
@@ -109,12 +111,11 @@ def _test(
     read = atlas_findings.together([_read(case, gate, family, incidents) for case in failed])
     evidence = [case["evidence"] for case in cases]
     known = dict.fromkeys(text for each in evidence for text in each.get(STANDING, ()))
-    known_in = {
-        reference: str(names[0])
-        for each in evidence
-        for reference, names in each.get(KNOWN_IN, {}).items()
-        if names
-    }
+    known_in: dict[str, tuple[str, ...]] = {}
+    for each in evidence:
+        for reference, names in each.get(KNOWN_IN, {}).items():
+            found = (*known_in.get(reference, ()), *map(str, names))
+            known_in[reference] = tuple(dict.fromkeys(found))[:CASES]
     return AtlasTest(
         gate=gate,
         test=name,
@@ -123,7 +124,7 @@ def _test(
         complete=bool(failed) and read.complete,
         known=tuple(known),
         known_in=known_in,
-        request=atlas_findings.cleaned(read.request),
+        requests={case: atlas_findings.cleaned(sent) for case, sent in read.requests.items()},
         drift=any(DRIFT in each for each in evidence),
     )
 
@@ -197,8 +198,9 @@ def _run(entry: Mapping[str, Any]) -> AtlasRun:
 
 def _wrong(gate: str, entry: Mapping[str, Any]) -> AtlasTest:
     findings = tuple(AtlasFinding(**each) for each in entry.get("findings", ()))
-    known = tuple(entry.get("known", ()))
-    return AtlasTest(gate, **{**entry, "findings": findings, "known": known})
+    known_in = {name: tuple(cases) for name, cases in entry.get("known_in", {}).items()}
+    lists = {"findings": findings, "known": tuple(entry.get("known", ())), "known_in": known_in}
+    return AtlasTest(gate, **{**entry, **lists})
 
 
 def text(runs: Iterable[AtlasRun]) -> str:

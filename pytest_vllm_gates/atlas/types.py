@@ -55,10 +55,10 @@ class AtlasTest:
     """Whether `findings` are all there were."""
     known: tuple[str, ...] = ()
     """The known defects that showed, in words."""
-    known_in: Mapping[str, str] = field(default_factory=dict)
-    """The first case of each, by the reference."""
-    request: str = ""
-    """What was sent in the first case, as JSON."""
+    known_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The cases of each, by the reference."""
+    requests: Mapping[str, str] = field(default_factory=dict)
+    """What was sent, as JSON, by case; not of every case."""
     drift: bool = False
     """Whether it compares with recorded contracts."""
 

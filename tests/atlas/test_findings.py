@@ -28,7 +28,7 @@ def test_first_case_is_read_in_full_and_the_others_by_their_sentence() -> None:
         AtlasFinding("", "nested: city is {'a': 1}, not text"),
         AtlasFinding("", "deep: x: gone"),
     )
-    assert read.request == '{"messages": [{"role": "user"}]}'
+    assert read.requests == {"null, whole": '{"messages": [{"role": "user"}]}'}
 
 
 def test_only_what_is_laid_out_in_full_is_complete() -> None:
@@ -48,7 +48,7 @@ def test_incident_has_every_finding() -> None:
     read = findings.of_incident(incident, SEVERAL)
     assert read.complete
     assert [finding.case for finding in read.findings] == ["a", "b"]
-    assert read.request.startswith('{"messages"')
+    assert list(read.requests) == ["null, whole"]
 
 
 def test_incident_without_findings_gives_the_reason() -> None:
@@ -72,3 +72,10 @@ def test_few_findings_of_one_shape_are_kept() -> None:
     many = [AtlasFinding(str(number), f"value {number}") for number in range(9)]
     other = AtlasFinding("z", "else")
     assert findings.few([*many, other]) == (*many[: findings.ALIKE], other)
+
+
+def test_findings_are_not_complete_where_the_server_died() -> None:
+    incident = {"findings": [{"case": "a", "says": "500: EngineCore encountered an issue"}]}
+    assert not findings.of_incident(incident, SEVERAL).complete
+    assert not findings.of_incident({"findings": [{"case": "a", "says": "x"}]},
+                                    "the server died while serving").complete  # fmt: skip

@@ -8,7 +8,7 @@ from pytest_vllm_gates.atlas.types import AtlasFinding, AtlasTest
 
 GONE = AtlasTest(
     "tools", "types", "FAIL", (AtlasFinding("a|b", "x is <b>gone</b> | for_ever"),),
-    complete=True, request='{"a": "|"}',
+    complete=True, requests={"a|b": '{"a": "|"}'},
 )  # fmt: skip
 DRIFT = AtlasTest(
     "contracts", "routes_are_served", "FAIL", (AtlasFinding("", "/v1/x is gone"),), drift=True

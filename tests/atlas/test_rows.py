@@ -70,8 +70,8 @@ def test_failure_that_is_not_laid_out_in_full_hides_what_else_is_there() -> None
 def test_same_sentence_with_other_values_is_one_row_with_its_request() -> None:
     (row,) = rows.of_runs(
         [
-            made("0.29.0", failing("3 of 4 are gone", request='{"n": 1}')),
-            made("0.30.0", failing("2 of 4 are gone", request='{"n": 2}')),
+            made("0.29.0", failing("3 of 4 are gone", requests={"tools auto": '{"n": 1}'})),
+            made("0.30.0", failing("2 of 4 are gone", requests={"tools auto": '{"n": 2}'})),
             made("0.31.0", outcome("PASS")),
         ],
         {},
@@ -125,3 +125,13 @@ def test_sentence_that_names_its_case_fits_a_pattern_that_is_anchored() -> None:
     cut = AtlasTest("tools", "types", "FAIL", (AtlasFinding("", "tools auto: x: city is 'None'"),))
     (row,) = rows.of_runs([made("0.29.0", cut)], {"qwen3.5": [anchored]})
     assert row.what == "null becomes text"
+
+
+def test_fault_is_not_seen_where_all_its_cases_are_wrong_in_another_way() -> None:
+    other = failing("the server fails", case="text-after")
+    later = failing("is lost", case="text-after")
+    found = told(made("0.29.0", other), made("0.30.0", later))
+    assert found == {
+        "the server fails": "fails in 0.29.0; not seen: 0.30.0",
+        "is lost": "fails in 0.30.0; not seen: 0.29.0",
+    }

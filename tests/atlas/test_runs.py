@@ -27,7 +27,7 @@ def test_parameters_of_a_test_are_one_with_the_worst_outcome() -> None:
     )
     (run,) = runs.of_verdict(document, "9.9.9")
     assert [(test.test, test.outcome) for test in run.tests] == [("a", "FAIL"), ("b", "BLOCKED")]
-    assert run.tests[0].request == '{"n": 1}'
+    assert run.tests[0].requests == {"first": '{"n": 1}'}
     assert (run.release, run.family, run.gates, run.seconds) == (
         "0.31.0", "qwen3.5", "not load", 24.0,
     )  # fmt: skip
@@ -72,7 +72,7 @@ def test_runs_go_through_their_file_unchanged(tmp_path: Path) -> None:
         entry("test_f", "N/A"),
     )
     listed = runs.of_verdict(document, "")
-    assert listed[0].tests[1].known_in == {"ref": "one"}
+    assert listed[0].tests[1].known_in == {"ref": ("one", "two")}
     assert listed[0].tests[4].drift
     file = tmp_path / "atlas.json"
     file.write_text(runs.text(listed))
