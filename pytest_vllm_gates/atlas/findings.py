@@ -24,7 +24,7 @@ MACHINE = re.compile(r"(?<![\w./])/(?:home|root|tmp|var|opt|usr|work|mnt|srv|Use
 DIED = re.compile("server died|EngineCore encountered|EngineDeadError")
 SHOWN = 400
 """Characters of a sentence that are kept."""
-ALIKE = 12
+ALIKE = 40
 """Findings of one shape that are kept."""
 QUOTED = re.compile(r"""'[^']*'|"[^"]*"|`[^`]*`|\{.*\}|\[.*\]""")
 NUMBER = re.compile(r"\d+(\.\d+)?")

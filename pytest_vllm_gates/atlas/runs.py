@@ -31,7 +31,7 @@ WORST = (
 DRIFT = "drift"
 """The evidence of a test that compares with recorded contracts."""
 KNOWN_IN = "known_in"
-CASES = 12
+CASES = 40
 """Cases of one known defect that are kept."""
 UNEXPLAINED = "it does not boot, and the log does not say why"
 

@@ -69,7 +69,7 @@ def test_same_fault_with_other_values_has_the_same_shape() -> None:
 
 
 def test_few_findings_of_one_shape_are_kept() -> None:
-    many = [AtlasFinding(str(number), f"value {number}") for number in range(9)]
+    many = [AtlasFinding(str(number), f"value {number}") for number in range(60)]
     other = AtlasFinding("z", "else")
     assert findings.few([*many, other]) == (*many[: findings.ALIKE], other)
 
