@@ -29,7 +29,8 @@ TITLES = {
 WORDS = {
     AtlasKind.BOOT: "One row a family, however many checks could not be run.",
     AtlasKind.DRIFT: "A route, a metric, a field or a message differs from what is recorded of "
-    "the lanes that ship. A client or a dashboard may rely on it; no answer is wrong by it.",
+    "the lanes that ship; in an older release, what is gone may not be there yet. A client or a "
+    "dashboard may rely on it; no answer is wrong by it.",
 }
 NAMES = ("gate, check", "what", "families", "releases", "shown by", "reported")
 

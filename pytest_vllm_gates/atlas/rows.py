@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.atlas.findings import shape
+from pytest_vllm_gates.atlas.findings import DIED, shape
 from pytest_vllm_gates.atlas.types import AtlasKind, AtlasRow, AtlasState, in_order
 from pytest_vllm_gates.bounded import patterns
 from pytest_vllm_gates.outcomes import Outcome
@@ -64,8 +64,39 @@ def of_runs(
             if run.family == family
         }
         rows += _boots(family, latest, releases)
-        rows += _tests(family, latest, releases, defects.get(family, ()))
+        own = defects.get(family, ())
+        latest = {release: _without_echoes(run, own) for release, run in latest.items()}
+        rows += _tests(family, latest, releases, own)
     return _merged(rows)
+
+
+def _without_echoes(run: AtlasRun, defects: Sequence[KnownDefect]) -> AtlasRun:
+    """Return a run in which a known defect ended the server without what only says that it ended.
+
+    Each later request fails, and all of these findings are one fault.
+    """
+    if not any(
+        DIED.search(finding.says) and _listed(test, finding, defects)
+        for test in run.tests
+        for finding in test.findings
+    ):
+        return run
+    tests = tuple(
+        replace(
+            test,
+            findings=tuple(
+                finding
+                for finding in test.findings
+                if not DIED.search(finding.says) or _listed(test, finding, defects)
+            ),
+        )
+        for test in run.tests
+    )
+    return replace(run, tests=tests)
+
+
+def _listed(test: AtlasTest, finding: AtlasFinding, defects: Sequence[KnownDefect]) -> bool:
+    return any(each.check == test.test and _fits(each, finding) for each in defects)
 
 
 def _boots(family: str, latest: Mapping[str, AtlasRun], releases: Sequence[str]) -> list[AtlasRow]:

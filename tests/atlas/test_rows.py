@@ -135,3 +135,16 @@ def test_fault_is_not_seen_where_all_its_cases_are_wrong_in_another_way() -> Non
         "the server fails": "fails in 0.29.0; not seen: 0.30.0",
         "is lost": "fails in 0.30.0; not seen: 0.29.0",
     }
+
+
+def test_requests_after_a_known_end_of_the_server_are_no_faults_of_their_own() -> None:
+    fatal = DEFECT.model_copy(update={"shows": "EngineCore encountered", "what": "it ends"})
+    ended = AtlasTest(
+        "tools", "types", "FAIL",
+        (AtlasFinding("tools auto", "500: EngineCore encountered an issue"),
+         AtlasFinding("later", "500: EngineCore encountered an issue")),
+    )  # fmt: skip
+    dead = AtlasTest("tools", "rare", "FAIL", (AtlasFinding("", "the server died while serving"),))
+    (row,) = rows.of_runs([made("0.28.0", ended, dead)], {"qwen3.5": [fatal]})
+    assert row.what == "it ends"
+    assert len(rows.of_runs([made("0.28.0", ended, dead)], {})) == 2
