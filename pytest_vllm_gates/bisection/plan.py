@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.bisection.types import AxisSpan
 
-ENDS, CONFIRMATIONS = 2, 2
+ENDS = 2
+CONFIRMATIONS, OF_SEVERAL_AXES = 2, 4
 NOISE_FACTOR = 6
 """Boots for one answer where answers are wrong at a rate of 0.1, at most."""
 
@@ -42,7 +43,8 @@ def of(axes: Sequence[AxisSpan], *, noisy: bool) -> BisectPlan:
         if boots:
             steps.append((f"along {axis.name}: {what}", boots * factor))
     if not noisy:
-        steps.append(("both sides of what is found, once more", CONFIRMATIONS))
+        again = CONFIRMATIONS if len(axes) <= 1 else OF_SEVERAL_AXES
+        steps.append(("both sides of what is found, once more", again))
     return BisectPlan(tuple(steps))
 
 

@@ -60,8 +60,8 @@ def test_plan_counts_the_boots_of_one_culprit() -> None:
         AxisSpan("flags", "a", "b", items=("x", "y")),
     ]
     made = plan.of(axes, noisy=False)
-    assert [boots for _, boots in made.steps] == [2, 2, 3, 2]
+    assert [boots for _, boots in made.steps] == [2, 2, 3, 4]
     assert plan.of(axes, noisy=True).boots > made.boots
     text = "\n".join(report.plan_lines(axes, made, ("machine",)))
-    assert "at most 9 boots for one culprit:" in text
+    assert "at most 11 boots for one culprit:" in text
     assert "differs and is the same in every bundle here: machine" in text

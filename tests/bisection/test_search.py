@@ -121,3 +121,25 @@ def test_contradicting_answers_are_never_certain() -> None:
     result = search.find([VLLM], ask)
     assert not result.certain
     assert "answered in two ways" in result.reasons[0]
+
+
+def test_edge_that_answers_otherwise_than_the_search_concluded_is_no_certain_culprit() -> None:
+    three = ("a", "b", "c")
+    flags = AxisSpan("flags", "x", "y", items=three)
+    wrong = Mixture(frozenset({"flags"}))
+    mixtures: list[Mixture] = []
+
+    def ask(mixture: Mixture, number: int) -> TrialAnswer:
+        mixtures.append(mixture)
+        if mixture == wrong:
+            return BAD if number == 1 else GOOD  # one wrong answer, though nobody said so
+        return BAD if "vllm" in mixture.changed else GOOD
+
+    vllm = AxisSpan("vllm", "0.1", "0.2", ("0.1", "0.2"))
+    result = search.find([flags, vllm], ask)
+    assert not (result.certain and result.culprits[0].axis == "flags")
+
+
+def test_flaky_answers_that_nobody_declared_are_rarely_certain_and_wrong() -> None:
+    row = bisect_search.tally("flaky, and nobody said so", 300, 36)
+    assert row.wrong_and_certain <= 2
