@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parent.parent
 # What only a project of the gates has. Other tools have folders of these names, with other files.
 CONTENTS = (
     "lanes/*.toml", "families/*.toml", "conversations/*.toml", "signatures/*.toml",
-    "robustness/*.toml", "waivers.toml", "known_defects.toml", ".vllm-gates",
+    "robustness/*.toml", "waivers.toml", "known_defects.toml", "forced_texts.toml", ".vllm-gates",
     "golden/incidents", "golden/baselines", "golden/*/*/*.txt", "golden/*/*/*/*.txt",
 )  # fmt: skip
 CONFIGURATION = (

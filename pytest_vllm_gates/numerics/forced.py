@@ -5,20 +5,27 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from pytest_vllm_gates import data
-from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.catalog import outside, toml
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.numerics.client import served_scores
 from pytest_vllm_gates.numerics.forced_types import ForcedRun, ForcedText
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pytest_vllm_gates.client.endpoint import Endpoint
 
-FILE = data.FOLDER / "forced_texts.toml"
+NAME = "forced_texts.toml"
+FILE = data.FOLDER / NAME
 TOKENS = 256
-"""Of a text, at most."""
+"""Of a text that says nothing else, at most."""
+LEAST_TOKENS, MOST_TOKENS = 16, 2**20
+MOST_REPEATS = 10_000
 LONG = "long"
 LONG_TOKENS = 1024
 """Of all texts behind one another, for what begins far in a context."""
@@ -46,15 +53,36 @@ KERNEL_VARIABLES = (
 class Text(toml.Record):
     """A text of `forced_texts.toml`."""
 
-    name: str
-    text: str
-    repeat: int = 1
+    name: toml.Name
+    text: str = Field(min_length=1)
+    repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
+    tokens: int = Field(default=TOKENS, ge=LEAST_TOKENS, le=MOST_TOKENS)
+    """So many of its first are forced, or as many as the context has room for."""
 
 
 class Texts(toml.Record):
     """The texts of `forced_texts.toml`."""
 
     texts: tuple[Text, ...]
+
+
+def load_all(project: Path) -> tuple[Text, ...]:
+    """Read the shipped texts and those of the project's own `forced_texts.toml`.
+
+    Raises `UserError` for a fault in the file, and for a name that is taken.
+    """
+    texts = [*toml.load(FILE, Texts).texts]
+    own = project / NAME
+    if own.is_file():
+        taken = {LONG, *(text.name for text in texts)}
+        for text in outside.load(own, Texts).texts:
+            if text.name in taken:
+                raise UserError(
+                    f"{own}: a text is called {text.name!r} already: give it another name"
+                )
+            taken.add(text.name)
+            texts.append(text)
+    return tuple(texts)
 
 
 def declared(serve: Mapping[str, Any]) -> dict[str, str]:
@@ -73,11 +101,11 @@ def build(
 
 
 def measure(
-    endpoint: Endpoint, context: int, *, weights: str, build: str, machine: str,
-    serve: Mapping[str, Any],
+    endpoint: Endpoint, texts: Sequence[Text], context: int, *, weights: str, build: str,
+    machine: str, serve: Mapping[str, Any],
 ) -> ForcedRun:  # fmt: skip
     """Score every text alone and beside the others; raises `httpx.HTTPError` where that fails."""
-    ids = _ids(endpoint, context)
+    ids = _ids(endpoint, texts, context)
     alone = {
         name: served_scores(endpoint, tokens, 1, score_prompt=True).prompt_logprobs
         for name, tokens in ids.items()
@@ -93,23 +121,20 @@ def measure(
             ids.values(),
         )
         answered = dict(zip(ids, answers, strict=True))
-    texts = tuple(
+    scored = tuple(
         ForcedText(
             name, tokens, alone[name], in_company[name], answered[name].output,
             answered[name].output_logprobs,
         )
         for name, tokens in ids.items()
     )  # fmt: skip
-    return ForcedRun(weights, build, machine, texts, declared(serve))
+    return ForcedRun(weights, build, machine, scored, declared(serve))
 
 
-def _ids(endpoint: Endpoint, context: int) -> dict[str, tuple[int, ...]]:
+def _ids(endpoint: Endpoint, texts: Sequence[Text], context: int) -> dict[str, tuple[int, ...]]:
     """Return the tokens of each text, and of all together, as many as the context has room for."""
     room = context - ANSWER_TOKENS - 1
-    whole = {
-        text.name: http.token_ids(endpoint, text.text * text.repeat)
-        for text in toml.load(FILE, Texts).texts
-    }
+    whole = {text.name: http.token_ids(endpoint, text.text * text.repeat) for text in texts}
     together = [token for tokens in whole.values() for token in tokens]
-    ids = {name: tuple(tokens[: min(TOKENS, room)]) for name, tokens in whole.items()}
+    ids = {text.name: tuple(whole[text.name][: min(text.tokens, room)]) for text in texts}
     return {**ids, LONG: tuple(together[: min(LONG_TOKENS, room)])}

@@ -52,8 +52,7 @@ def resolve(options: Options) -> Run:
     """Settle lane, families and checkpoints; raises `UserError` for a name that is none."""
     machine = machine_inspect.inspect()
     project = options.rootdir
-    if (project / signature.FOLDER).is_dir():
-        signature.load_all(project)
+    _look_at_own_files(project)
     if options.keep_server_s:
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
 
@@ -119,6 +118,16 @@ def resolve(options: Options) -> Run:
         needs_weights=replay.needing_weights(replays, options),
         redactor=redaction.redactor(options, [lane, *([other_lane] if other_lane else [])]),
     )
+
+
+def _look_at_own_files(project: Path) -> None:
+    """Raise `UserError` for a fault in what is read late, before anything boots."""
+    if (project / signature.FOLDER).is_dir():
+        signature.load_all(project)
+    if (project / "forced_texts.toml").is_file():
+        from pytest_vllm_gates.numerics import forced  # noqa: PLC0415 - few projects have them
+
+        forced.load_all(project)
 
 
 def _combinations(
