@@ -32,6 +32,8 @@ REFUSED = "what_has_no_class_is_refused"
 BESIDES: dict[str, set[str]] = {}
 """Checks that fail with a fault's own one, because it harms what they guard as well."""
 SERVED: dict[str, Any] = {}
+SEEN: set[str] = set()
+"""Texts that were classified in this run."""
 LOCK = threading.Lock()
 
 
@@ -106,7 +108,7 @@ def turns_batches_round(exchange: Exchange) -> None:
         row["score"] = score
 
 
-@told(SCORING, SCORE, FORM, "usage counts")
+@told(SCORING, SCORE, FORM, "usage counts", CUT)
 def counts_the_question_twice(exchange: Exchange) -> None:
     """Usage has the tokens of the question once more."""
     exchange.events[0]["usage"]["prompt_tokens"] += 5
@@ -152,16 +154,17 @@ def loses_the_last_layer(exchange: Exchange) -> None:
         row["probs"] = [0.7 * number + 0.1 for number in row["probs"]]
 
 
-@told(LABELLING, CLASSIFY, KEEPS, "and alone ")
+@told(LABELLING, CLASSIFY, KEEPS, "and alone ", CUT)
 def pools_the_new_tokens_alone(exchange: Exchange) -> None:
     """Once its prefix is cached, a text gets other probabilities."""
     value = exchange.body.get("input")
     with LOCK:
-        SERVED[str(value)] = SERVED.get(str(value), 0) + 1
-        again = isinstance(value, str) and SERVED[value] > 1
+        again = isinstance(value, str) and value in SEEN
+        SEEN.add(str(value))
     if again:
         for row in rows(exchange):
-            row["probs"] = row["probs"][1:] + row["probs"][:1]
+            even = 1 / len(row["probs"])
+            row["probs"] = [0.7 * share + 0.3 * even for share in row["probs"]]
 
 
 @told(LABELLING, CLASSIFY, APART, "all inputs have the same", MODELS)

@@ -46,6 +46,7 @@ def upstream(
 
 
 def turns_its_check_red(fault: Fault, family: str, upstream: Upstream, run: Run) -> None:
+    classes.SEEN.clear()
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
         judged_run = run("--base-url", proxy.base_url, "--model", family, *GATES)
     assert judged_run.gates("FAIL") == {"pooling"}, judged_run.complaints
