@@ -21,6 +21,7 @@ MODEL = "answers_name_the_requested_model"
 FIELDS = "answers_keep_their_fields"
 ERRORS = "errors_keep_their_shape"
 COUNTS = "metrics_count_what_was_sent"
+PROTOCOL = "protocol_is_the_recorded"
 
 
 def rewrite(exchange: Exchange, old: str, new: str) -> None:
@@ -44,7 +45,12 @@ def paths(exchange: Exchange) -> dict[str, Any]:
     return document
 
 
-@FAULTS.add("anything", check=ROUTES, says="POST /v1/responses is gone: whoever asks for it")
+@FAULTS.add(
+    "anything",
+    check=ROUTES,
+    says="POST /v1/responses is gone: whoever asks for it",
+    besides=(PROTOCOL,),
+)
 def has_a_route_no_more(exchange: Exchange) -> None:
     """It is listed all the same."""
     if exchange.path == "/v1/responses":
@@ -120,14 +126,25 @@ def renames_a_field(exchange: Exchange) -> None:
                 event["num_tokens"] = event.pop("count")
 
 
-@FAULTS.add("whole", check=FIELDS, says="chat: id is integer and was string", also=("streaming",))
+@FAULTS.add(
+    "whole",
+    check=FIELDS,
+    says="chat: id is integer and was string",
+    also=("streaming",),
+    besides=(PROTOCOL,),
+)
 def numbers_its_answers(exchange: Exchange) -> None:
     """The field is there, and of another type."""
     for number, event in enumerate(exchange.events):
         event["id"] = number
 
 
-@FAULTS.add("anything", check=FIELDS, says="completion: usage is null and was object")
+@FAULTS.add(
+    "anything",
+    check=FIELDS,
+    says="completion: usage is null and was object",
+    besides=(COUNTS,),
+)
 def counts_nothing_in_completions(exchange: Exchange) -> None:
     """Of the older interface, which is forgotten easily."""
     if exchange.path == "/v1/completions" and not exchange.streamed:
@@ -140,6 +157,7 @@ def counts_nothing_in_completions(exchange: Exchange) -> None:
     check=FIELDS,
     says="chat: usage is null and was object",
     also=("streaming", "tools"),
+    besides=(COUNTS,),
 )
 def counts_nothing(exchange: Exchange) -> None:
     """Who bills by it bills nothing."""
@@ -158,7 +176,7 @@ def counts_nothing_in_streams(exchange: Exchange) -> None:
     exchange.events = [event for event in exchange.events if not event.get("usage")]
 
 
-@FAULTS.add("anything", check=COUNTS, says="usage.prompt_tokens is ")
+@FAULTS.add("anything", check=COUNTS, says="usage.prompt_tokens is ", also=("robustness",))
 def counts_another_tokenizers_tokens(exchange: Exchange) -> None:
     """A gateway bills by its own tokenizer."""
     if exchange.path == "/v1/completions" and isinstance(exchange.body.get("prompt"), list):

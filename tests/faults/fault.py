@@ -32,6 +32,8 @@ class Fault:
     """The gate's check that says so, without `test_`; any of them where none is named."""
     also: tuple[str, ...] = ()
     """Gates that fail besides, because the fault harms what they guard as well; no others do."""
+    besides: tuple[str, ...] = ()
+    """Checks of the same gate that fail with its own one, for they guard what it harms as well."""
     request: Change | None = None
     reply: Change | None = None
 
@@ -54,7 +56,12 @@ class Faults:
         self.all: list[Fault] = []
 
     def add(
-        self, on: On, says: str = "", check: str = "", also: tuple[str, ...] = ()
+        self,
+        on: On,
+        says: str = "",
+        check: str = "",
+        also: tuple[str, ...] = (),
+        besides: tuple[str, ...] = (),
     ) -> Callable[[Change], Change]:
         """Make a fault of a function; `on` names what it changes.
 
@@ -86,6 +93,7 @@ class Faults:
                     on=on,
                     check=check,
                     also=also,
+                    besides=besides,
                     request=request if on in ("request", "asked") else None,
                     reply=None if on in ("request", "asked") else reply,
                 )

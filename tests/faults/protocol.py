@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from faults.contracts import PROTOCOL
 from faults.exchange import CHAT, JSON
 from faults.fault import Faults
 from faults.robustness import answer
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from faults.exchange import Exchange
 
 FAULTS = Faults("contracts")
-PROTOCOL = "protocol_is_the_recorded"
 PATHS = {
     "chat": CHAT,
     "completion": "/v1/completions",
