@@ -89,9 +89,7 @@ def renames_a_label(exchange: Exchange) -> None:
     rewrite(exchange, 'finished_reason="', 'reason="')
 
 
-@FAULTS.add(
-    "anything", check=METRICS, says="vllm:num_requests_running is a counter and was a gauge"
-)
+@FAULTS.add("anything", check=METRICS, says="the metric vllm:num_requests_running is gone")
 def counts_what_was_measured(exchange: Exchange) -> None:
     """Of the same name, and of another type."""
     name = "# TYPE vllm:num_requests_running"

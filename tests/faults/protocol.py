@@ -149,7 +149,7 @@ def takes_the_key_of_another_api(exchange: Exchange) -> None:
         answer(exchange, HTTPStatus.OK, '{"object":"list","data":[]}', JSON)
 
 
-@FAULTS.add("anything", check=PROTOCOL, says="no scheme: error is absent and was string")
+@FAULTS.add("anything", check=PROTOCOL, says="no scheme: error is gone: clients that read it")
 def refuses_keys_without_a_scheme_in_silence(exchange: Exchange) -> None:
     """Nobody learns what is wrong with the key."""
     key = exchange.headers.get("Authorization", "")
