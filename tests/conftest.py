@@ -59,8 +59,9 @@ COLLIDING = {
 }  # fmt: skip
 
 
-# No test looks at these, and each costs every run: anyio's imports trio, the other reads packages.
-COSTLY = ("anyio", "metadata")
+# No test looks at it, and it costs every run: it imports trio. Workers of xdist have it left out, too;
+# what writes to the controller, as pytest-metadata, has to stay.
+COSTLY = ("anyio",)
 LEFT_OUT = [f"-p no:{name}" for name in COSTLY] + [
     f"-p no:{entry.name}"
     for entry in entry_points(group="pytest11")
