@@ -59,8 +59,8 @@ COLLIDING = {
 }  # fmt: skip
 
 
-# No test looks at it, and it costs every run: it imports trio. Workers of xdist are without it, too,
-# so that a plugin whose controller waits for its workers, such as pytest-metadata, has to stay.
+# No test looks at it, and it costs every run: it imports trio. Workers of xdist are without it as
+# well, so that a plugin whose controller waits for its workers, such as pytest-metadata, stays.
 COSTLY = ("anyio",)
 LEFT_OUT = [f"-p no:{name}" for name in COSTLY] + [
     f"-p no:{entry.name}"
