@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 BIASED = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_vl_text", "qwen2_5_vl_text")
 GATED_OUTPUT = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
 FOUR_NORMS = ("gemma2", "gemma3_text", "gemma4_text", "gemma4_unified_text", "glm4")
+CLASSIFIER, USUAL_LABELS = "ForSequenceClassification", 2
+"""A head of labels, as many as `id2label` has; transformers' PreTrainedConfig has two by default."""
 # Types of which a part is not counted here: a count would be too low.
 UNCOUNTED = {
     "gemma3n_text", "jamba", "kimi_linear", "minimax_text_01", "minimax_m1", "lfm2", "lfm2_moe",
@@ -46,8 +48,7 @@ def parts(shape: ModelShape) -> list[ParameterPart] | None:
         ParameterPart(Role.EMBEDDING, words, name="embed_tokens"),
         ParameterPart(Role.PLAIN, hidden, replicated=True),
     ]
-    if not tied(shape):
-        counted_parts.append(ParameterPart(Role.HEAD, words, name="lm_head"))
+    counted_parts += _head(shape, words, hidden)
     counted_parts += _per_layer_inputs(text_config, shape.layers, hidden)
     caches: dict[int, list[Cache]] = {layer: [] for layer in range(shape.layers)}
     for cache in shape.caches:
@@ -61,6 +62,15 @@ def parts(shape: ModelShape) -> list[ParameterPart] | None:
         norms = _norms(shape.model_type) * hidden
         counted_parts.append(ParameterPart(Role.PLAIN, norms, replicated=True, layer=layer))
     return counted_parts + vision_tower.parts(shape.raw_config, hidden)
+
+
+def _head(shape: ModelShape, words: int, hidden: int) -> Iterator[ParameterPart]:
+    if shape.architecture.endswith(CLASSIFIER):
+        labels = shape.raw_config.get("id2label")
+        count = len(labels) if isinstance(labels, dict) and labels else USUAL_LABELS
+        yield ParameterPart(Role.PLAIN, count * hidden, replicated=True)
+    elif not tied(shape):
+        yield ParameterPart(Role.HEAD, words, name="lm_head")
 
 
 def tied(shape: ModelShape) -> bool:
