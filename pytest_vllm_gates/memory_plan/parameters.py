@@ -25,7 +25,7 @@ BIASED = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_vl_text", "qwen
 GATED_OUTPUT = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
 FOUR_NORMS = ("gemma2", "gemma3_text", "gemma4_text", "gemma4_unified_text", "glm4")
 CLASSIFIER, USUAL_LABELS = "ForSequenceClassification", 2
-"""A head of labels, as many as `id2label` has; transformers' PreTrainedConfig has two by default."""
+"""A head of labels, as many as `id2label` has; two by default (transformers, PreTrainedConfig)."""
 # Types of which a part is not counted here: a count would be too low.
 UNCOUNTED = {
     "gemma3n_text", "jamba", "kimi_linear", "minimax_text_01", "minimax_m1", "lfm2", "lfm2_moe",
