@@ -28,8 +28,6 @@ BASE = "base_model_stays_as_it_was"
 BATCH = "adapters_keep_apart_in_one_batch"
 CACHE = "adapters_keep_apart_in_the_prefix_cache"
 MISSING = "unknown_adapters_are_refused"
-BESIDES: dict[str, set[str]] = {}
-"""Checks that fail with a fault's own one, because it harms what they guard as well."""
 STREAMED_ALONE = 3
 """So many streams come one by one, before those that are sent at once."""
 LONG = 1000
@@ -52,22 +50,6 @@ class Server:
         cls.base, cls.seen, cls.names, cls.adapters_asked = base, {}, {}, 0
 
 
-def told(check: str, says: str, *besides: str, route: str = CHAT) -> Callable[[Change], Change]:
-    """Make a fault of a function that changes answers of one route."""
-
-    def declare(change: Change) -> Change:
-        @functools.wraps(change)
-        def alter(exchange: Exchange) -> None:
-            if exchange.path == route:
-                exchange.events = copy.deepcopy(exchange.events)
-                change(exchange)
-
-        BESIDES[change.__name__] = {*besides}
-        return FAULTS.add("anything", says=says, check=check)(alter)
-
-    return declare
-
-
 def asked(check: str, says: str, *besides: str) -> Callable[[Change], Change]:
     """Make a fault of a function that sends a chat to another model than it names.
 
@@ -88,8 +70,7 @@ def asked(check: str, says: str, *besides: str) -> Callable[[Change], Change]:
                 if "model" in event and id(exchange) in Server.names:
                     event["model"] = Server.names[id(exchange)]
 
-        BESIDES[change.__name__] = {*besides}
-        declared = FAULTS.add("request", says=says, check=check)(alter)
+        declared = FAULTS.add("request", says=says, check=check, besides=besides)(alter)
         FAULTS.all[-1] = replace(FAULTS.all[-1], reply=name_it)
         return declared
 
@@ -168,7 +149,7 @@ def answers_for_an_unknown_adapter(exchange: Exchange) -> None:
         exchange.body["model"] = Server.base
 
 
-@told(LISTED, "no name of the base model", route=MODELS)
+@FAULTS.told(MODELS, LISTED, "no name of the base model")
 def lists_an_adapter_under_no_base(exchange: Exchange) -> None:
     """An adapter is listed as another's."""
     for event in exchange.events:
@@ -177,7 +158,7 @@ def lists_an_adapter_under_no_base(exchange: Exchange) -> None:
                 entry["parent"] = "another-model"
 
 
-@told(NAMED, "as its model")
+@FAULTS.told(CHAT, NAMED, "as its model")
 def names_the_base_model(exchange: Exchange) -> None:
     """A gateway writes the base model's name into every answer."""
     for event in exchange.events:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +11,7 @@ from pytest_vllm_gates.pooling.types import RERANK, SCORE
 from pytest_vllm_gates.pooling.walk import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from faults.exchange import Exchange
-    from faults.fault import Change
 
 SCORING = Faults("pooling")
 """Faults of a server that scores pairs."""
@@ -29,48 +24,10 @@ KEEPS = "an_input_keeps_its_classes"
 CUT = "long_inputs_are_cut_as_asked"
 ORDER = "documents_are_put_in_order"
 REFUSED = "what_has_no_class_is_refused"
-BESIDES: dict[str, set[str]] = {}
-"""Checks that fail with a fault's own one, because it harms what they guard as well."""
 SERVED: dict[str, Any] = {}
 SEEN: set[str] = set()
 """Texts that were classified in this run."""
 LOCK = threading.Lock()
-
-
-def told(
-    faults: Faults, path: str, check: str, says: str, *besides: str
-) -> Callable[[Change], Change]:
-    """Make a fault of a function that changes answers of one route."""
-
-    def declare(change: Change) -> Change:
-        @functools.wraps(change)
-        def alter(exchange: Exchange) -> None:
-            if exchange.path == path and exchange.status == 200:
-                exchange.events = copy.deepcopy(exchange.events)
-                change(exchange)
-
-        BESIDES[change.__name__] = {*besides}
-        return faults.add("anything", says=says, check=check)(alter)
-
-    return declare
-
-
-def asked(
-    faults: Faults, path: str, check: str, says: str, *besides: str
-) -> Callable[[Change], Change]:
-    """Make a fault of a function that changes requests of one route."""
-
-    def declare(change: Change) -> Change:
-        @functools.wraps(change)
-        def alter(exchange: Exchange) -> None:
-            if exchange.path == path:
-                exchange.body = copy.deepcopy(exchange.body)
-                change(exchange)
-
-        BESIDES[change.__name__] = {*besides}
-        return faults.add("request", says=says, check=check)(alter)
-
-    return declare
 
 
 def rows(exchange: Exchange) -> list[dict[str, Any]]:
@@ -79,28 +36,28 @@ def rows(exchange: Exchange) -> list[dict[str, Any]]:
     return found
 
 
-@told(SCORING, SCORE, FORM, "these are not between 0 and 1", MODELS, KEEPS, CUT, ORDER)
+@SCORING.told(SCORE, FORM, "these are not between 0 and 1", MODELS, KEEPS, CUT, ORDER)
 def gives_logits(exchange: Exchange) -> None:
     """Scores come without the activation that thresholds were set for."""
     for row in rows(exchange):
         row["score"] = 12 * row["score"] - 6
 
 
-@told(SCORING, SCORE, MODELS, "and transformers in fp32 gives", KEEPS, CUT, ORDER)
+@SCORING.told(SCORE, MODELS, "and transformers in fp32 gives", KEEPS, CUT, ORDER)
 def scores_a_little_lower(exchange: Exchange) -> None:
     """Every score is a tenth lower: the order stays."""
     for row in rows(exchange):
         row["score"] *= 0.9
 
 
-@asked(SCORING, SCORE, APART, "which answers another question", MODELS, KEEPS, CUT, ORDER)
+@SCORING.asked(SCORE, APART, "which answers another question", MODELS, KEEPS, CUT, ORDER)
 def turns_pairs_round(exchange: Exchange) -> None:
     """The document is read as the question."""
     body = exchange.body
     body["text_1"], body["text_2"] = body["text_2"], body["text_1"]
 
 
-@told(SCORING, SCORE, KEEPS, "at most 0.02 apart are due", ORDER)
+@SCORING.told(SCORE, KEEPS, "at most 0.02 apart are due", ORDER)
 def turns_batches_round(exchange: Exchange) -> None:
     """The scores of a batch come in the other order, with the indices of the right one."""
     found = rows(exchange)
@@ -108,53 +65,53 @@ def turns_batches_round(exchange: Exchange) -> None:
         row["score"] = score
 
 
-@told(SCORING, SCORE, FORM, "usage counts", CUT)
+@SCORING.told(SCORE, FORM, "usage counts", CUT)
 def counts_the_question_twice(exchange: Exchange) -> None:
     """Usage has the tokens of the question once more."""
     exchange.events[0]["usage"]["prompt_tokens"] += 5
 
 
-@asked(SCORING, SCORE, CUT, "tokens were to be left, and usage counts")
+@SCORING.asked(SCORE, CUT, "tokens were to be left, and usage counts")
 def cuts_no_pairs(exchange: Exchange) -> None:
     """A gateway drops `truncate_prompt_tokens`."""
     exchange.body.pop("truncate_prompt_tokens", None)
 
 
-@told(SCORING, RERANK, ORDER, "the best is not first")
+@SCORING.told(RERANK, ORDER, "the best is not first")
 def ranks_the_worst_first(exchange: Exchange) -> None:
     """The order is the other way round."""
     exchange.events[0]["results"].reverse()
 
 
-@told(SCORING, RERANK, ORDER, "documents are due, and these came")
+@SCORING.told(RERANK, ORDER, "documents are due, and these came")
 def ignores_top_n(exchange: Exchange) -> None:
     """One document comes twice."""
     results = exchange.events[0]["results"]
     results.append(results[0])
 
 
-@told(LABELLING, CLASSIFY, FORM, "the label is ")
+@LABELLING.told(CLASSIFY, FORM, "the label is ")
 def names_labels_by_another_list(exchange: Exchange) -> None:
     """Labels are those of another checkpoint."""
     for row in rows(exchange):
         row["label"] = {"question": "document", "document": "other"}.get(row["label"], "question")
 
 
-@told(LABELLING, CLASSIFY, FORM, "the probabilities are ", MODELS)
+@LABELLING.told(CLASSIFY, FORM, "the probabilities are ", MODELS)
 def gives_each_label_a_probability_of_its_own(exchange: Exchange) -> None:
     """The activation is that of several labels at once."""
     for row in rows(exchange):
         row["probs"] = [min(1.0, number + 0.2) for number in row["probs"]]
 
 
-@told(LABELLING, CLASSIFY, MODELS, "and transformers in fp32 gives")
+@LABELLING.told(CLASSIFY, MODELS, "and transformers in fp32 gives")
 def loses_the_last_layer(exchange: Exchange) -> None:
     """Everything is less sure, all alike."""
     for row in rows(exchange):
         row["probs"] = [0.7 * number + 0.1 for number in row["probs"]]
 
 
-@told(LABELLING, CLASSIFY, KEEPS, "and alone ", CUT)
+@LABELLING.told(CLASSIFY, KEEPS, "and alone ", CUT)
 def pools_the_new_tokens_alone(exchange: Exchange) -> None:
     """Once its prefix is cached, a text gets other probabilities."""
     value = exchange.body.get("input")
@@ -167,14 +124,14 @@ def pools_the_new_tokens_alone(exchange: Exchange) -> None:
             row["probs"] = [0.7 * share + 0.3 * even for share in row["probs"]]
 
 
-@told(LABELLING, CLASSIFY, APART, "all inputs have the same", MODELS)
+@LABELLING.told(CLASSIFY, APART, "all inputs have the same", MODELS)
 def answers_all_alike(exchange: Exchange) -> None:
     """The head was not loaded."""
     for row in rows(exchange):
         row["probs"], row["label"] = [0.5, 0.3, 0.2], "question"
 
 
-@asked(LABELLING, CLASSIFY, REFUSED, "it is answered 200, not 404")
+@LABELLING.asked(CLASSIFY, REFUSED, "it is answered 200, not 404")
 def serves_any_model(exchange: Exchange) -> None:
     """A gateway answers for every model with its own."""
     if exchange.body.get("model") == UNKNOWN:

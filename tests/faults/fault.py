@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal
 
 from faults.exchange import CHAT
@@ -99,5 +102,38 @@ class Faults:
                 )
             )
             return change
+
+        return declare
+
+    def asked(self, path: str, check: str, says: str, *besides: str) -> Callable[[Change], Change]:
+        """Make a fault of a function that changes requests of one route, each a copy of its own."""
+
+        def declare(change: Change) -> Change:
+            @functools.wraps(change)
+            def alter(exchange: Exchange) -> None:
+                if exchange.path == path:
+                    exchange.body = copy.deepcopy(exchange.body)
+                    change(exchange)
+
+            return self.add("request", says=says, check=check, besides=besides)(alter)
+
+        return declare
+
+    def told(
+        self, path: str, check: str, says: str, *besides: str, refused: bool = False
+    ) -> Callable[[Change], Change]:
+        """Make a fault of a function that changes good answers of one route, or those `refused`.
+
+        Each is a copy of its own, for the upstream keeps what it answered.
+        """
+
+        def declare(change: Change) -> Change:
+            @functools.wraps(change)
+            def alter(exchange: Exchange) -> None:
+                if exchange.path == path and (exchange.status != HTTPStatus.OK) == refused:
+                    exchange.events = copy.deepcopy(exchange.events)
+                    change(exchange)
+
+            return self.add("anything", says=says, check=check, besides=besides)(alter)
 
         return declare

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
-import functools
 import math
 import struct
 import threading
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from faults.exchange import Exchange
-    from faults.fault import Change
 
 FAULTS = Faults("pooling")
 LENGTH = "vectors_have_their_length"
@@ -32,44 +29,8 @@ LONG = "long_texts_are_cut_as_asked"
 FOUND = "questions_find_their_documents"
 SCORES = "scores_follow_from_the_vectors"
 REFUSED = "bad_requests_are_refused"
-BESIDES: dict[str, set[str]] = {}
-"""Checks that fail with a fault's own one, because it harms what they guard as well."""
 SERVED: dict[str, Any] = {}
 LOCK = threading.Lock()
-
-
-def asked(check: str, says: str, *besides: str) -> Callable[[Change], Change]:
-    """Make a fault of a function that changes requests for vectors."""
-
-    def declare(change: Change) -> Change:
-        @functools.wraps(change)
-        def alter(exchange: Exchange) -> None:
-            if exchange.path == EMBEDDINGS:
-                exchange.body = copy.deepcopy(exchange.body)
-                change(exchange)
-
-        BESIDES[change.__name__] = {*besides}
-        return FAULTS.add("request", says=says, check=check)(alter)
-
-    return declare
-
-
-def told(
-    check: str, says: str, *besides: str, path: str = EMBEDDINGS
-) -> Callable[[Change], Change]:
-    """Make a fault of a function that changes answers of one route."""
-
-    def declare(change: Change) -> Change:
-        @functools.wraps(change)
-        def alter(exchange: Exchange) -> None:
-            if exchange.path == path and exchange.status == 200:
-                exchange.events = copy.deepcopy(exchange.events)
-                change(exchange)
-
-        BESIDES[change.__name__] = {*besides}
-        return FAULTS.add("anything", says=says, check=check)(alter)
-
-    return declare
 
 
 def rows(exchange: Exchange) -> list[dict[str, Any]]:
@@ -105,32 +66,32 @@ def asked_before(exchange: Exchange) -> bool:
         return isinstance(text, str) and SERVED[text] > 1
 
 
-@told(KEEPS, "from the one it has alone", COMPANY, FORMS, LONG)
+@FAULTS.told(EMBEDDINGS, KEEPS, "from the one it has alone", COMPANY, FORMS, LONG)
 def pools_the_new_tokens_alone(exchange: Exchange) -> None:
     """Once its prefix is cached, a text gets another vector (vllm-ascend#5725)."""
     if asked_before(exchange):
         change_vectors(exchange, lambda vector: turned(vector, 0.42))
 
 
-@told(MODELS, "from that of transformers in fp32")
+@FAULTS.told(EMBEDDINGS, MODELS, "from that of transformers in fp32")
 def drifts_a_little(exchange: Exchange) -> None:
     """Every vector is turned by 9 degrees, all alike: nothing but the reference tells."""
     change_vectors(exchange, lambda vector: turned(vector, 0.012))
 
 
-@told(LENGTH, "scores by inner product are wrong")
+@FAULTS.told(EMBEDDINGS, LENGTH, "scores by inner product are wrong")
 def does_not_normalise(exchange: Exchange) -> None:
     """Vectors come as the model makes them."""
     change_vectors(exchange, lambda vector: [7.5 * number for number in vector])
 
 
-@told(LENGTH, "2 times as many", MODELS)
+@FAULTS.told(EMBEDDINGS, LENGTH, "2 times as many", MODELS)
 def gives_vectors_of_tokens(exchange: Exchange) -> None:
     """The hidden states of all tokens come for one of the text (ai-dynamo/dynamo#10248)."""
     change_vectors(exchange, lambda vector: [number / math.sqrt(2) for number in 2 * vector])
 
 
-@told(BATCH, "and it is that of")
+@FAULTS.told(EMBEDDINGS, BATCH, "and it is that of")
 def reverses_a_batch(exchange: Exchange) -> None:
     """A batch comes back in another order, with the indices of the right one."""
     found = rows(exchange)
@@ -139,7 +100,7 @@ def reverses_a_batch(exchange: Exchange) -> None:
         row["embedding"] = vector
 
 
-@told(BATCH, "texts got")
+@FAULTS.told(EMBEDDINGS, BATCH, "texts got")
 def loses_the_last_of_a_batch(exchange: Exchange) -> None:
     """The last text of a batch has no vector."""
     data = exchange.events[0]["data"]
@@ -147,40 +108,40 @@ def loses_the_last_of_a_batch(exchange: Exchange) -> None:
         data.pop()
 
 
-@told(LENGTH, "usage counts", LONG)
+@FAULTS.told(EMBEDDINGS, LENGTH, "usage counts", LONG)
 def counts_characters(exchange: Exchange) -> None:
     """Usage has another number of tokens."""
     exchange.events[0]["usage"]["prompt_tokens"] += 5
 
 
-@asked(LONG, "neither that of its first tokens nor that of its last")
+@FAULTS.asked(EMBEDDINGS, LONG, "neither that of its first tokens nor that of its last")
 def ignores_truncation(exchange: Exchange) -> None:
     """A gateway drops `truncate_prompt_tokens`, but for what would be refused."""
     if (exchange.body.get("truncate_prompt_tokens") or 0) > 0:
         exchange.body.pop("truncate_prompt_tokens")
 
 
-@told(SCORES, "and its vector gives", path=SCORE)
+@FAULTS.told(SCORE, SCORES, "and its vector gives")
 def scores_otherwise(exchange: Exchange) -> None:
     """Scores are turned round."""
     for row in exchange.events[0]["data"]:
         row["score"] = 1 - row["score"]
 
 
-@told(SCORES, "the best is not first", path=RERANK)
+@FAULTS.told(RERANK, SCORES, "the best is not first")
 def ranks_the_worst_first(exchange: Exchange) -> None:
     """The order is the other way round."""
     exchange.events[0]["results"].reverse()
 
 
-@told(SCORES, "scores are due", path=RERANK)
+@FAULTS.told(RERANK, SCORES, "scores are due")
 def ignores_top_n(exchange: Exchange) -> None:
     """One document comes twice."""
     results = exchange.events[0]["results"]
     results.append(results[0])
 
 
-@asked(REFUSED, "it is answered 200, not 404")
+@FAULTS.asked(EMBEDDINGS, REFUSED, "it is answered 200, not 404")
 def serves_any_model(exchange: Exchange) -> None:
     """A gateway answers for every model with its own."""
     if exchange.body.get("model") == UNKNOWN:
@@ -189,7 +150,7 @@ def serves_any_model(exchange: Exchange) -> None:
         SERVED["model"] = exchange.body.get("model")
 
 
-@told(OWN, "hardly told apart", MODELS, SCORES)
+@FAULTS.told(EMBEDDINGS, OWN, "hardly told apart", MODELS, SCORES)
 def collapses(exchange: Exchange) -> None:
     """All texts have almost one direction: deterministic, and useless for retrieval."""
 
@@ -201,7 +162,7 @@ def collapses(exchange: Exchange) -> None:
     change_vectors(exchange, narrow)
 
 
-@told(FORMS, "from that of the text")
+@FAULTS.told(EMBEDDINGS, FORMS, "from that of the text")
 def spoils_base64(exchange: Exchange) -> None:
     """Base64 has the numbers in the other order."""
     if exchange.body.get("encoding_format") == "base64":

@@ -55,7 +55,7 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
         judged_run = run("--base-url", proxy.base_url, *GATES)
     failures = judged_run.failed("adapters")
-    assert {*failures} == {fault.check, *adapters.BESIDES[fault.name]}, judged_run.complaints
+    assert {*failures} == {fault.check, *fault.besides}, judged_run.complaints
     assert fault.says in failures[fault.check], failures
     assert judged_run.gates("FAIL") == {"adapters"}
     assert judged_run.verdict["promotion"] == "REJECT"

@@ -52,7 +52,7 @@ def turns_its_check_red(fault: Fault, family: str, upstream: Upstream, run: Run)
     assert judged_run.gates("FAIL") == {"pooling"}, judged_run.complaints
     failures = judged_run.failed("pooling")
     assert fault.says in failures.get(fault.check, ""), failures
-    assert {*failures} == {fault.check, *classes.BESIDES[fault.name]}, failures
+    assert {*failures} == {fault.check, *fault.besides}, failures
     assert judged_run.status == 1
 
 

@@ -58,7 +58,7 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
     assert judged_run.gates("FAIL") == {"vision"}, judged_run.complaints
     failures = judged_run.failed("vision")
     assert fault.says in failures.get(fault.check, ""), failures
-    assert {*failures} == {fault.check, *vision.BESIDES[fault.name]}
+    assert {*failures} == {fault.check, *fault.besides}
     assert judged_run.verdict["promotion"] == "REJECT"
     assert judged_run.status == 1
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
-import functools
 import json
 import threading
 from typing import TYPE_CHECKING, Any
@@ -17,10 +15,9 @@ from pytest_vllm_gates.vision.encodings import png_url
 from pytest_vllm_gates.vision.types import Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from faults.exchange import Exchange
-    from faults.fault import Change
 
 FAULTS = Faults("vision")
 DECIDES = "the_picture_decides"
@@ -34,44 +31,10 @@ COMPANY = "pictures_in_company_are_not_mixed_up"
 BAD = "bad_pictures_are_refused"
 MEDIA = "other_media_are_refused"
 ADDRESSES = "addresses_are_not_fetched_at_will"
-BESIDES: dict[str, set[str]] = {}
-"""Checks that fail with a fault's own one, because it harms what they guard as well."""
 BLUE = Scene("colour", ("blue",))
 JPEG_START, JPEG_EXIF = 2, b"\xff\xe1"
 
 Part = dict[str, Any]
-
-
-def asked(check: str, says: str, *besides: str) -> Callable[[Change], Change]:
-    """Make a fault of a function that changes chats on their way to the server."""
-
-    def declare(change: Change) -> Change:
-        @functools.wraps(change)
-        def alter(exchange: Exchange) -> None:
-            if exchange.path == CHAT:
-                exchange.body = copy.deepcopy(exchange.body)
-                change(exchange)
-
-        BESIDES[change.__name__] = {*besides}
-        return FAULTS.add("request", says=says, check=check)(alter)
-
-    return declare
-
-
-def told(check: str, says: str, *besides: str, path: str = CHAT) -> Callable[[Change], Change]:
-    """Make a fault of a function that changes answers of one route."""
-
-    def declare(change: Change) -> Change:
-        @functools.wraps(change)
-        def alter(exchange: Exchange) -> None:
-            if exchange.path == path:
-                exchange.events = copy.deepcopy(exchange.events)
-                change(exchange)
-
-        BESIDES[change.__name__] = {*besides}
-        return FAULTS.add("anything", says=says, check=check)(alter)
-
-    return declare
 
 
 def contents(exchange: Exchange) -> Iterator[list[Part]]:
@@ -120,7 +83,7 @@ def asks(exchange: Exchange, kind: str) -> bool:
 # Pictures that the model does not see as they were sent.
 
 
-@asked(SEVERAL, "red, blue is to be seen, and the answer is")
+@FAULTS.asked(CHAT, SEVERAL, "red, blue is to be seen, and the answer is")
 def swaps_images(exchange: Exchange) -> None:
     """The images of a message come in the other order."""
     for content in contents(exchange):
@@ -131,7 +94,7 @@ def swaps_images(exchange: Exchange) -> None:
                 show(part, url)
 
 
-@asked(SEVERAL, "is to be seen, and the answer is", PROMPTS)
+@FAULTS.asked(CHAT, SEVERAL, "is to be seen, and the answer is", PROMPTS)
 def loses_the_second_image(exchange: Exchange) -> None:
     """Of several images in a message the first one is kept."""
     for content in contents(exchange):
@@ -141,7 +104,7 @@ def loses_the_second_image(exchange: Exchange) -> None:
                 content.remove(part)
 
 
-@asked(SEVERAL, "purple is to be seen", PROMPTS)
+@FAULTS.asked(CHAT, SEVERAL, "purple is to be seen", PROMPTS)
 def drops_images_after_a_tool(exchange: Exchange) -> None:
     """The template has no place for an image after a tool's result."""
     roles = [message["role"] for message in exchange.body.get("messages") or ()]
@@ -150,7 +113,7 @@ def drops_images_after_a_tool(exchange: Exchange) -> None:
             content[:] = [part for part in content if not is_image(part)]
 
 
-@asked(SEVERAL, "green is to be seen, and the answer is")
+@FAULTS.asked(CHAT, SEVERAL, "green is to be seen, and the answer is")
 def keeps_the_picture_of_the_first_turn(exchange: Exchange) -> None:
     """A later turn shows the picture of the first one."""
     images = pictures(exchange)
@@ -160,7 +123,9 @@ def keeps_the_picture_of_the_first_turn(exchange: Exchange) -> None:
             show(part, url_of(images[0]))
 
 
-@asked(DECIDES, "is to be seen, and the answer is", FILES, SEVERAL, CALL, CACHE, COMPANY)
+@FAULTS.asked(
+    CHAT, DECIDES, "is to be seen, and the answer is", FILES, SEVERAL, CALL, CACHE, COMPANY
+)
 def sees_one_picture_alone(exchange: Exchange) -> None:
     """Pictures are ignored: a blank one of each size is seen in their place."""
     for part in pictures(exchange):
@@ -168,7 +133,7 @@ def sees_one_picture_alone(exchange: Exchange) -> None:
             show(part, _of_size(part, Scene("plain", ("black",))) or url_of(part))
 
 
-@asked(CALL, "red is to be seen, and the call has")
+@FAULTS.asked(CHAT, CALL, "red is to be seen, and the call has")
 def calls_for_another_picture(exchange: Exchange) -> None:
     """A request with tools gets another picture."""
     if asks(exchange, "call"):
@@ -176,7 +141,7 @@ def calls_for_another_picture(exchange: Exchange) -> None:
             show(part, _of_size(part, BLUE) or url_of(part))
 
 
-@asked(STREAMED, "content: whole 'red', streamed 'blue'")
+@FAULTS.asked(CHAT, STREAMED, "content: whole 'red', streamed 'blue'")
 def streams_another_picture(exchange: Exchange) -> None:
     """The path of streams has pictures of its own."""
     if exchange.streamed and asks(exchange, "colour"):
@@ -188,7 +153,7 @@ def streams_another_picture(exchange: Exchange) -> None:
 # Files that are read wrongly.
 
 
-@asked(FILES, "red is to be seen, and the answer is 'blue'")
+@FAULTS.asked(CHAT, FILES, "red is to be seen, and the answer is 'blue'")
 def reads_jpeg_as_bgr(exchange: Exchange) -> None:
     """A reader of JPEG gives blue for red."""
     for part in pictures(exchange):
@@ -197,7 +162,7 @@ def reads_jpeg_as_bgr(exchange: Exchange) -> None:
             show(part, png_url(Scene("colour", ("blue",), 128, 128)))
 
 
-@asked(FILES, "top is to be seen, and the answer is")
+@FAULTS.asked(CHAT, FILES, "top is to be seen, and the answer is")
 def ignores_exif(exchange: Exchange) -> None:
     """A picture that is to be turned is not."""
     for part in pictures(exchange):
@@ -207,7 +172,7 @@ def ignores_exif(exchange: Exchange) -> None:
             show(part, _url(data[:JPEG_START] + data[4 + length :], "image/jpeg"))
 
 
-@asked(FILES, "left is to be seen, and the answer is")
+@FAULTS.asked(CHAT, FILES, "left is to be seen, and the answer is")
 def takes_what_is_clear_for_black(exchange: Exchange) -> None:
     """Alpha is dropped: a black square on a transparent ground is gone."""
     for part in pictures(exchange):
@@ -216,7 +181,7 @@ def takes_what_is_clear_for_black(exchange: Exchange) -> None:
             show(part, png_url(Scene("plain", ("black",))))
 
 
-@asked(FILES, "is to be seen, and the answer is")
+@FAULTS.asked(CHAT, FILES, "is to be seen, and the answer is")
 def cuts_sixteen_bits(exchange: Exchange) -> None:
     """The values of 16 bits are cut to 255: all is white."""
     for part in pictures(exchange):
@@ -244,7 +209,7 @@ class Kept:
 _warm, _by_size = Kept(), Kept()
 
 
-@asked(CACHE, "is to be seen, and the answer is")
+@FAULTS.asked(CHAT, CACHE, "is to be seen, and the answer is")
 def keeps_the_picture_of_a_warm_prefix(exchange: Exchange) -> None:
     """Behind a text that is known, the picture that came first is seen."""
     if cases.SHIFTED in words(exchange):
@@ -252,7 +217,7 @@ def keeps_the_picture_of_a_warm_prefix(exchange: Exchange) -> None:
             show(part, _warm.first(words(exchange) + _size(part), url_of(part)))
 
 
-@asked(DECIDES, "blue, red, green is to be seen", CACHE, COMPANY)
+@FAULTS.asked(CHAT, DECIDES, "blue, red, green is to be seen", CACHE, COMPANY)
 def tells_pictures_apart_by_size(exchange: Exchange) -> None:
     """The key of a picture is its size."""
     if asks(exchange, "stripes"):
@@ -261,7 +226,7 @@ def tells_pictures_apart_by_size(exchange: Exchange) -> None:
                 show(part, _by_size.first(_size(part), url_of(part)))
 
 
-@asked(COMPANY, "is to be seen, and the answer is")
+@FAULTS.asked(CHAT, COMPANY, "is to be seen, and the answer is")
 def mixes_pictures_up_in_company(exchange: Exchange) -> None:
     """Among many requests one gets the picture of another."""
     if asks(exchange, "stripes") and _size(next(iter(pictures(exchange)), {})):
@@ -274,7 +239,7 @@ def mixes_pictures_up_in_company(exchange: Exchange) -> None:
 # Prompts.
 
 
-@asked(PROMPTS, "prompt_tokens is ")
+@FAULTS.asked(CHAT, PROMPTS, "prompt_tokens is ")
 def stretches_pictures_to_squares(exchange: Exchange) -> None:
     """Pictures are resized without their aspect."""
     for part in pictures(exchange):
@@ -285,7 +250,7 @@ def stretches_pictures_to_squares(exchange: Exchange) -> None:
 WIDE = Scene("colour", ("green",), 128, 96)
 
 
-@told(PROMPTS, "they part at token", path=RENDER)
+@FAULTS.told(RENDER, PROMPTS, "they part at token")
 def has_a_token_too_few(exchange: Exchange) -> None:
     """An image has one token less than features."""
     for event in exchange.events:
@@ -293,7 +258,7 @@ def has_a_token_too_few(exchange: Exchange) -> None:
             del event["token_ids"][place["offset"]]
 
 
-@told(PROMPTS, "images are placed at", path=RENDER)
+@FAULTS.told(RENDER, PROMPTS, "images are placed at")
 def places_images_one_token_late(exchange: Exchange) -> None:
     """The place of an image is off by one."""
     for event in exchange.events:
@@ -301,7 +266,7 @@ def places_images_one_token_late(exchange: Exchange) -> None:
             place["offset"] += 1
 
 
-@told(PROMPTS, "two images have the identity", path=RENDER)
+@FAULTS.told(RENDER, PROMPTS, "two images have the identity")
 def cuts_the_hash_of_images(exchange: Exchange) -> None:
     """Of an image's hash too little is kept."""
     for event in exchange.events:
@@ -309,7 +274,7 @@ def cuts_the_hash_of_images(exchange: Exchange) -> None:
         hashes[:] = ["0" for _ in hashes]
 
 
-@told(PROMPTS, "prompt_tokens is ", STREAMED)
+@FAULTS.told(CHAT, PROMPTS, "prompt_tokens is ", STREAMED)
 def counts_no_images(exchange: Exchange) -> None:
     """The usage has the tokens of the text alone."""
     for event in exchange.events:
@@ -317,7 +282,7 @@ def counts_no_images(exchange: Exchange) -> None:
             event["usage"]["prompt_tokens"] -= 4
 
 
-@told(STREAMED, "content: whole 'red', streamed '<|image_pad|>")
+@FAULTS.told(CHAT, STREAMED, "content: whole 'red', streamed '<|image_pad|>")
 def streams_image_tokens_as_text(exchange: Exchange) -> None:
     """The token of images gets into the text of streams."""
     if exchange.streamed:
@@ -330,7 +295,7 @@ def streams_image_tokens_as_text(exchange: Exchange) -> None:
 # Refusals.
 
 
-@asked(BAD, "answered 200")
+@FAULTS.asked(CHAT, BAD, "answered 200")
 def keeps_no_limit(exchange: Exchange) -> None:
     """Images beyond the limit are left out without a word."""
     for content in contents(exchange):
@@ -339,7 +304,7 @@ def keeps_no_limit(exchange: Exchange) -> None:
             content.remove(part)
 
 
-@asked(BAD, "answered 200")
+@FAULTS.asked(CHAT, BAD, "answered 200")
 def takes_half_a_picture(exchange: Exchange) -> None:
     """What is missing of a file is filled up."""
     for part in pictures(exchange):
@@ -348,28 +313,28 @@ def takes_half_a_picture(exchange: Exchange) -> None:
             show(part, png_url(Scene("colour", ("red",))))
 
 
-@told(BAD, "answered 500")
+@FAULTS.told(CHAT, BAD, "answered 500", refused=True)
 def takes_a_bad_file_for_its_own_fault(exchange: Exchange) -> None:
     """A file that cannot be read is an internal error."""
     if any(url_of(part).startswith("data:application/pdf") for part in pictures(exchange)):
         exchange.status = 500
 
 
-@told(BAD, "without an error")
+@FAULTS.told(CHAT, BAD, "without an error", refused=True)
 def refuses_without_a_word(exchange: Exchange) -> None:
     """A refusal has no error in it."""
     if any(url_of(part).startswith("data:application/pdf") for part in pictures(exchange)):
         exchange.events = [{"detail": "no"}]
 
 
-@asked(MEDIA, "answered 200")
+@FAULTS.asked(CHAT, MEDIA, "answered 200")
 def leaves_sounds_out(exchange: Exchange) -> None:
     """A sound that is not served is left out without a word."""
     for content in contents(exchange):
         content[:] = [part for part in content if part.get("type") != "input_audio"]
 
 
-@asked(ADDRESSES, "answered 200")
+@FAULTS.asked(CHAT, ADDRESSES, "answered 200")
 def reads_files_of_the_server(exchange: Exchange) -> None:
     """Any file of the server is read."""
     for part in pictures(exchange):
