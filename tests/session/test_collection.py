@@ -25,4 +25,4 @@ def test_a_family_that_makes_vectors_is_told_what_does_not_apply() -> None:
     assert collection.unasked(family) == set()
     judged = {"boot", "startup", "pooling", "captured", "incidents"}
     assert {*reasons} == {*collection.gate_files()} - judged
-    assert {*reasons.values()} == {"it makes vectors and writes no text"}
+    assert {*reasons.values()} == {"it makes vectors, scores or classes, and writes no text"}
