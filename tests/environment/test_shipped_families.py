@@ -76,7 +76,16 @@ def test_parsers_are_known(ready: Environment) -> None:
 
 def test_architectures_and_model_types_are_known(ready: Environment) -> None:
     brought = bundle.read(ready.folders, ready.versions)
-    missing = {one.name: sorted(set(one.architectures) - brought.architectures) for one in EVERY}
+    # vLLM makes a classifier of the model that writes text (`_normalize_arch` of its registry).
+    asked = {
+        one.name: {
+            name.replace("ForSequenceClassification", "ForCausalLM") for name in one.architectures
+        }
+        for one in EVERY
+    }
+    missing = {
+        name: sorted(architectures - brought.architectures) for name, architectures in asked.items()
+    }
     assert not {name: unknown for name, unknown in missing.items() if unknown}
     types = {one.name: sorted(set(one.model_types) - brought.model_types) for one in EVERY}
     assert not {name: unknown for name, unknown in types.items() if unknown}
