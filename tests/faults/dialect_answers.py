@@ -176,7 +176,7 @@ def counts_without_tools(exchange: Exchange) -> None:
 
 @whole("/tokenize", TOKENS, "tokens of the prompt: chat ")
 def tokenizes_another_prompt(exchange: Exchange) -> None:
-    """The route that tokenizes adds a token of its own."""
+    """The route that tokenizes adds one token."""
     if "messages" in exchange.body:
         exchange.events[0]["tokens"].insert(0, 1)
 
@@ -190,7 +190,7 @@ def renders_another_chat(exchange: Exchange) -> None:
 
 @whole("/v1/responses/render", TOKENS, "the prompt's tokens differ from token 1 on")
 def renders_something_else(exchange: Exchange) -> None:
-    """The route that renders has a template of its own."""
+    """The route that renders has another template."""
     ids = exchange.events[0]["token_ids"]
     ids[1] = ids[2]
 

@@ -49,7 +49,7 @@ def repeats_text_in_done_events(exchange: Exchange) -> None:
 
 @stream(RESPONSES, ORDER, " names item ")
 def makes_ids_anew(exchange: Exchange) -> None:
-    """Each event has an id of its own."""
+    """Each event has another id."""
     for number, event in enumerate(exchange.events):
         if "item_id" in event:
             event["item_id"] += f"-{number}"
@@ -71,7 +71,7 @@ def gives_all_items_one_index(exchange: Exchange) -> None:
 
 @stream(RESPONSES, ORDER, "response.id changes in the stream")
 def completes_another_response(exchange: Exchange) -> None:
-    """The final response has an id of its own."""
+    """The final response has another id."""
     exchange.events[-1]["response"]["id"] += "-final"
 
 
