@@ -35,7 +35,7 @@ def loaded(folder: str, *, head: bool) -> tuple[Any, Any]:
 
 
 def probabilities(logits: Any) -> Any:
-    """Return the probabilities of logits (labels,): softmax, or sigmoid where there is one label."""
+    """Return the probabilities of logits (labels,): softmax, or sigmoid of a single one."""
     return torch.sigmoid(logits) if len(logits) == 1 else torch.softmax(logits, 0)
 
 
