@@ -106,7 +106,14 @@ def resolve(options: Options) -> Run:
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=other_lane,
-        notes=[f"--model {ALL} leaves out {name}: {why}" for name, why in every.items() if why],
+        notes=[
+            *(f"--model {ALL} leaves out {name}: {why}" for name, why in every.items() if why),
+            *(
+                f"{subject.family.name} is known to fail: {why}"
+                for subject in subjects
+                if (why := unserved(subject.family, lane))
+            ),
+        ],
         combinations=_with_adapters(_combinations(options, machine, replays, lane), lane),
         store=_store(options),
         replays=replays,
@@ -165,18 +172,22 @@ def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> di
     files = families.files(project)
     if lane.checkpoint != checkpoints_resolve.MINIATURE or checkpoint:
         return dict.fromkeys(sorted(files), "")
-    package, version = _vllm(lane)
     return {
-        name: "; ".join(
-            f"vLLM {version}: {unserved.what} ({unserved.reference})"
-            for unserved in family.unserved
-            if PACKAGES[unserved.device] == package
-            and known_defects.contains(unserved.versions, version)
-        )
+        name: unserved(family, lane)
         for name, path in sorted(files.items())
         for family in [families.load(name, project)]
         if path.parent != families.SHIPPED or checkpoints_resolve.miniature(family)
     }
+
+
+def unserved(family: Family, lane: Lane) -> str:
+    """Return why the lane's release serves nothing of a family right; '' where nothing is known."""
+    package, version = _vllm(lane) if family.unserved else ("", "")
+    return "; ".join(
+        f"vLLM {version}: {release.what} ({release.reference})"
+        for release in family.unserved
+        if PACKAGES[release.device] == package and known_defects.contains(release.versions, version)
+    )
 
 
 def _vllm(lane: Lane) -> tuple[str, str]:
