@@ -1,4 +1,4 @@
-"""Real vLLM that is told to stop: with a time to drain it lets streams finish, without it does not."""
+"""Real vLLM that is told to stop lets its streams finish where it has a time to drain."""
 
 from __future__ import annotations
 
