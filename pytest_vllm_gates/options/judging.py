@@ -11,6 +11,7 @@ from pytest_vllm_gates.options.serving import ServingOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
+
     from pytest_vllm_gates.load.types import Workers
     from pytest_vllm_gates.options.kinds import Endurance
 
@@ -111,4 +112,12 @@ class JudgingOptions(ServingOptions):
         metavar="N|DURATION",
         shown_default="the gate does not run",
         repeat="endurance",
+    )
+    lifecycle: bool = option(
+        "--lifecycle",
+        kinds.FLAG,
+        "Boot once more: compare the second boot with the first, then tell it to stop while it "
+        "answers.",
+        default=False,
+        repeat="lifecycle",
     )

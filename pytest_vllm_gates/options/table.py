@@ -8,11 +8,11 @@ and the parsed record are made from the fields of `Options`, in their order: the
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.options import defaults, kinds
 from pytest_vllm_gates.options.judging import JudgingOptions
 from pytest_vllm_gates.options.record import ALWAYS, option
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
