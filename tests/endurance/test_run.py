@@ -16,8 +16,9 @@ from pytest_vllm_gates.endurance.run import EnduranceTarget
 from pytest_vllm_gates.endurance.types import AGENT, CANARY, LEFT, EnduranceResult, load
 
 if TYPE_CHECKING:
-    import pytest
     from collections.abc import Callable
+
+    import pytest
 
     from pytest_vllm_gates.catalog.family import Family
 
