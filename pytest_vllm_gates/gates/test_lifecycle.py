@@ -73,6 +73,8 @@ def test_is_gone_within_the_grace_period(
     checking(*checks.lingering(stopped), "a server that is told to stop is killed at last")
 
 
-def test_says_that_it_takes_no_more(second_boot: SecondBoot) -> None:
-    wrong = checks.readiness(stopped_of(second_boot))
-    assert not wrong, wrong
+def test_says_that_it_takes_no_more(second_boot: SecondBoot, checking: Checking) -> None:
+    checking(
+        *checks.readiness(stopped_of(second_boot)),
+        "a balancer goes on sending requests to a server that refuses them",
+    )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.lifecycle.types import StoppedServer
 
 OK = 200
+STOPPED = "SIGTERM with open streams"
 AT_ONCE_S = 1.0
 """How long a server may take to learn that it is to stop."""
 TOLD = {
@@ -56,7 +57,7 @@ def streams(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
 
 def lingering(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
     """Return whether the process was there for longer than its grace period."""
-    case = Case("SIGTERM with open streams")
+    case = Case(STOPPED)
     if stopped.gone_s is not None:
         return [], [case]
     hanging = sum(each.end is StreamEnd.HANGS for each in stopped.streams)
@@ -68,13 +69,14 @@ def lingering(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
     return [Finding(case, says)], [case]
 
 
-def readiness(stopped: StoppedServer) -> str:
-    """Return when `/health` called a server ready that took no requests; '' where it never did."""
+def readiness(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
+    """Return when `/health` first called a server ready that had just refused a request."""
+    case = Case(STOPPED)
     for probe in stopped.probes:
         if probe.at_s >= AT_ONCE_S and probe.health == OK and probe.chat != OK:
-            answered = "refuses the connection" if probe.chat is None else f"answers {probe.chat}"
-            return (
-                f"{probe.at_s:.1f} s after SIGTERM /health says 200 after a new request "
-                f"{answered}: a balancer goes on sending"
+            answered = "was refused" if probe.chat is None else f"was answered {probe.chat}"
+            says = (
+                f"{probe.at_s:.1f} s after SIGTERM /health says 200 after a new request {answered}"
             )
-    return ""
+            return [Finding(case, says)], [case]
+    return [], [case]

@@ -70,7 +70,7 @@ def test_each_way_to_stop_is_told_apart(
     assert (stopped.gone_s is None) is (way == "hangs")
     lingering, _ = checks.lingering(stopped)
     assert bool(lingering) is (way == "hangs")
-    assert checks.readiness(stopped) == ""
+    assert checks.readiness(stopped)[0] == []
 
 
 def test_a_health_check_that_lies_is_told(
@@ -78,7 +78,8 @@ def test_a_health_check_that_lies_is_told(
 ) -> None:
     monkeypatch.setattr(stop, "GRACE_S", 3.0)
     stopped = stop.stop(*_with_body(started("lies")))
-    assert "/health says 200 after a new request answers 503" in checks.readiness(stopped)
+    ((finding,), _) = checks.readiness(stopped)
+    assert "/health says 200 after a new request was answered 503" in finding.says
 
 
 def test_streams_that_do_not_begin_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
