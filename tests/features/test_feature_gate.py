@@ -11,8 +11,9 @@ import pytest
 from e2e import gates, own_lane
 
 from pytest_vllm_gates.catalog import known_defects, lane as lanes
+from pytest_vllm_gates.features import catalog
 from pytest_vllm_gates.fixtures import features as feature_fixtures
-from pytest_vllm_gates.outcomes import Case, Finding
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 from pytest_vllm_gates.session import collection, resolve
 
 if TYPE_CHECKING:
@@ -118,6 +119,15 @@ def test_the_gate_that_ends_the_server_asks_it_first() -> None:
     (ends,) = (one for one in tree.body if getattr(one, "name", "") == "test_leaves_nothing_behind")
     marks = [ast.unparse(mark) for mark in ends.decorator_list]  # type: ignore[attr-defined]
     assert "pytest.mark.usefixtures('asked_without_features')" in marks
+
+
+def test_a_feature_without_its_package_does_not_apply() -> None:
+    (suffix,) = catalog.chosen("suffix", catalog.load(), gpus=False)
+    refuse = feature_fixtures._refuse_without_packages
+    with pytest.raises(NotApplicable, match="suffix needs the package arctic-inference, which"):
+        refuse(suffix, {"vllm": "0.32.0"}, "cpu")
+    refuse(suffix, {"vllm": "0.32.0", "arctic-inference": "0.1.1"}, "cpu")
+    refuse(suffix, {}, "image")  # nothing is known of it
 
 
 HEALTHY_AND_DEAD = """
