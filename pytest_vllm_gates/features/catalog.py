@@ -13,7 +13,7 @@ from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 FILE = data.FOLDER / "features.toml"
@@ -169,15 +169,21 @@ def chosen(
     gpus: bool,
     serve: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
+    apart: Collection[str] = (),
 ) -> tuple[Combination, ...]:
     """Return the combinations of an option's text: `NAME,NAME+NAME`, `deployed` or `pairs`.
 
     `gpus`: whether the machine has some; without, pairs leave out what needs one. `serve` and `env`
-    are the lane's own, in which `deployed` finds its features. Raises `UserError` for a name that
-    is not known and for features that exclude one another.
+    are the lane's own, in which `deployed` finds its features. `pairs` boots each feature of
+    `apart` by itself, because a server that dies of it hides the others of its combination. Raises
+    `UserError` for a name that is not known and for features that exclude one another.
     """
     if text.strip() == PAIRS:
-        return every_pair([one for one in features if one.in_pairs and (gpus or not one.needs_gpu)])
+        paired = [one for one in features if one.in_pairs and (gpus or not one.needs_gpu)]
+        return (
+            *(Combination((one,)) for one in paired if one.name in apart),
+            *every_pair([one for one in paired if one.name not in apart]),
+        )
     asked: dict[str, Combination] = {}
     for words in filter(None, (words.strip() for words in text.split(","))):
         if words == DEPLOYED:

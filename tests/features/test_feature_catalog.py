@@ -95,6 +95,11 @@ def test_pairs_leave_out_what_needs_a_gpu_where_there_is_none() -> None:
     assert [row.name for row in chosen("d", (on_gpus,), gpus=False)] == ["d"]
 
 
+def test_pairs_boot_a_feature_that_is_known_to_die_by_itself() -> None:
+    names = [row.name for row in chosen("pairs", (B, C, D), gpus=False, apart={"c", "unknown"})]
+    assert names == ["c", "b+d"]
+
+
 def test_the_lanes_own_features_are_found_and_left_out() -> None:
     caching = B.model_copy(update={"serve": {"caching": True}, "without": {"caching": False}})
     steps = C.model_copy(update={"recognise": {"steps": ()}})

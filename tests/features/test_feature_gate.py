@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from e2e import gates, own_lane
 
-from pytest_vllm_gates.catalog import known_defects, lane as lanes
+from pytest_vllm_gates.catalog import family as families, known_defects, lane as lanes
 from pytest_vllm_gates.features import catalog
 from pytest_vllm_gates.fixtures import features as feature_fixtures
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
@@ -18,6 +18,8 @@ from pytest_vllm_gates.session import collection, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+NOWHERE = Path("/nonexistent")
 
 
 def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.Pytester) -> None:
@@ -73,6 +75,20 @@ def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     assert combination.name == "ngram+no-prefix-caching"
     incident.gate = "streaming"
     assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
+
+
+def test_pairs_boot_what_kills_a_family_by_itself_on_its_release() -> None:
+    options, machine = SimpleNamespace(features="pairs"), SimpleNamespace(gpus=())
+    replays: Any = SimpleNamespace(repro=None)
+
+    def first(family: str, lane: str) -> str:
+        combinations = resolve._combinations(
+            options, machine, replays, lanes.load(lane, NOWHERE), [families.load(family, NOWHERE)]  # type: ignore[arg-type]
+        )  # fmt: skip
+        return combinations[0].name
+
+    assert first("qwen3.5", "cpu") == "ngram"
+    assert first("gemma/3", "cpu").startswith("ngram+")
 
 
 def test_an_incident_of_adapters_brings_its_combination_too() -> None:
