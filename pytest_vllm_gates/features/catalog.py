@@ -20,6 +20,8 @@ FILE = data.FOLDER / "features.toml"
 PAIRS, DEPLOYED = "pairs", "deployed"
 WITH = "+"
 MOST_BOOTS = 12
+STRUCTURED_OUTPUTS = "structured outputs"
+"""The kind of the features that are backends of structured outputs."""
 FOLDER = "{folder}"
 """In a flag's value: an empty folder of the boot."""
 LORA = "lora"

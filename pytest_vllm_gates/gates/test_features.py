@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.features.battery import differences, invalid
+from pytest_vllm_gates.features.catalog import STRUCTURED_OUTPUTS
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
@@ -65,7 +66,11 @@ def test_answers_as_without_them(
     _refuse_dead(feature_boot)
     names = [feature.name for feature in combination.features]
     findings, cases, equivalent = differences(
-        feature_boot.without, feature_boot.answers, names, invariant=lane.batch_invariant
+        feature_boot.without,
+        feature_boot.answers,
+        names,
+        invariant=lane.batch_invariant,
+        another_grammar=any(one.kind == STRUCTURED_OUTPUTS for one in combination.features),
     )
     evidence["compared"], evidence["equivalent"] = len(cases), equivalent
     checking(findings, cases, f"with {combination.name} answers are others than without")

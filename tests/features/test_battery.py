@@ -126,6 +126,37 @@ def test_another_answer_is_named_with_its_features() -> None:
     assert equivalent == []
 
 
+def test_another_backend_spells_structured_output_in_its_own_tokens() -> None:
+    def answer(content: str, *tokens: int) -> Completion:
+        return Completion(content=content, token_ids=tokens, finish_reason="stop")
+
+    without = Answers({
+        "format object, alone": answer("ada, 2533", 1, 11, 886),
+        "format object, stream 2 of 4": answer("ada, 2533", 1, 11, 886),
+        "format object, stream 4 of 4": answer("ada, 2533", 1, 11, 886),
+        "question 1, alone": answer("Paris.", 7),
+    })  # fmt: skip
+    given = Answers({
+        "format object, alone": answer("ada, 2800", 270, 887),
+        "format object, stream 2 of 4": answer("ada, 2800", 270, 887),
+        "format object, stream 4 of 4": answer("ada, 9999", 270, 999),
+        "question 1, alone": answer("Rome.", 8),
+    })  # fmt: skip
+    findings, cases, _ = battery.differences(
+        without, given, ["guidance"], invariant=True, another_grammar=True
+    )
+    assert [(one.case.name, one.says) for one in findings] == [
+        (
+            "format object, stream 4 of 4",
+            "alone 'ada, 2800', now 'ada, 9999' (from token 1 on)",
+        ),
+        ("question 1, alone", "without 'Paris.', with it 'Rome.' (from token 0 on)"),
+    ]
+    assert len(cases) == 3
+    same_backend, _, _ = battery.differences(without, given, ["ngram"], invariant=True)
+    assert len(same_backend) == 4
+
+
 def test_a_token_that_was_as_likely_is_no_fault_where_kernels_round_otherwise() -> None:
     first, second = ({1: -0.1, 2: -0.12}, {2: -0.1, 1: -0.12})
     without = Answers({"a": Completion(content="x", token_ids=(1,), candidates=(first,))})
