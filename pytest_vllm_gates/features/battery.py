@@ -119,12 +119,14 @@ def ask(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> An
 def invalid(answers: Answers, features: Sequence[str]) -> tuple[list[Finding], list[Case]]:
     """Return the structured outputs that their format does not allow, and all that were looked at.
 
-    Answers that failed or that `max_tokens` cut are left out.
+    Answers that failed, that `max_tokens` cut or that ended while thinking are left out.
     """
     findings, cases = [], []
     for name, answer in answers.by_request.items():
         structured = answer.request.get("structured_outputs")
         if not structured or answer.error or answer.finish_reason != "stop":
+            continue
+        if answer.reasoning and not answer.content:
             continue
         case = Case(name, {"case": name, **dict.fromkeys(features, "on")}, answer.request)
         cases.append(case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,7 @@ def test_structured_output_that_its_format_does_not_allow_is_found() -> None:
         "format choice, stream 3 of 16": answer("n", CHOICE),
         "format choice, again": answer("n", CHOICE, "length"),
         "format choice, among others": Completion(error="answered 500", request=CHOICE),
+        "format regex after thinking, alone": replace(answer("", REGEX), reasoning="Hm."),
         "question 1, alone": answer("anything", {}),
     })  # fmt: skip
     findings, cases = battery.invalid(answers, ["ngram"])

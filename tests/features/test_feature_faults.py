@@ -32,7 +32,8 @@ class Healthy:
 
     def ask(self, body: Mapping[str, Any]) -> Completion:
         text = str(body["messages"][-1]["content"])[-60:]
-        reasoning, calls = "", ()
+        reasoning = ""
+        calls: tuple[tuple[str, str], ...] = ()
         if structured := body.get("structured_outputs"):
             kind = next(name for name, one in battery.FORMATS.items() if one == structured)
             text = VALID[kind]
