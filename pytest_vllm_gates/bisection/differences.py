@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 from pytest_vllm_gates.bisection.types import AxisSpan
 from pytest_vllm_gates.catalog import releases
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.lanes import diff as lanes_diff
+from pytest_vllm_gates.lanes import diff as lanes_diff, feature_axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +82,13 @@ def pair(
     follows = following(good, bad, versions[0][package], versions[1].get(package, "0"))
     spans += [*_settings(good, bad, follows, vllm_differs="vllm" in package_axes.values())]
     mixed = {*lanes_diff.PACKAGES, lanes_diff.FLAGS, ENVIRONMENT, OVERLAY, CHECKPOINT, START}
-    fixed = tuple(axis for axis in diff.axes if axis not in {*mixed, TEMPLATE, "tokenizer"})
+    mixed |= {TEMPLATE, "tokenizer"}
+    # The flags and variables of a feature are mixed as such.
+    fixed = tuple(
+        axis
+        for axis in diff.axes
+        if axis not in mixed and feature_axes.listed_as(axis) != feature_axes.FEATURES
+    )
     return LanePair(
         good, bad, *versions, package_axes, tuple(span for span in spans if span), fixed, follows
     )
