@@ -29,7 +29,7 @@ def sentence(result: BisectResult) -> str:
         return f"not found: {'; '.join(result.reasons)}"
     what = " together with ".join(_culprit(culprit) for culprit in result.culprits)
     if result.certain:
-        sure = "both sides were tried twice and answered alike"
+        sure = "both sides were tried three times and answered alike"
     else:
         share = min(result.confidence, 0.9999)
         sure = f"not certain (probability {share:.2%} by the trials)"

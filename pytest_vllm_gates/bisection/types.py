@@ -77,7 +77,7 @@ class BisectResult:
     culprits: tuple[AxisCulprit, ...] = ()
     """One axis, or those that are bad together alone; empty where nothing was found."""
     certain: bool = False
-    """Whether every answer that matters was given twice and alike, and leaves one change."""
+    """Whether every answer that matters was given three times and alike, and leaves one change."""
     confidence: float = 0.0
     """The probability that the culprits are these, by the stated rate of wrong answers."""
     reasons: tuple[str, ...] = ()

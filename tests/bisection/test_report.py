@@ -11,7 +11,7 @@ from pytest_vllm_gates.bisection.state import Trial
 from pytest_vllm_gates.bisection.types import AxisCulprit, AxisSpan, BisectResult, TrialAnswer
 
 VLLM = AxisCulprit("vllm", "0.30.0", "0.31.0")
-SURE = "both sides were tried twice and answered alike"
+SURE = "both sides were tried three times and answered alike"
 
 
 @pytest.mark.parametrize(
