@@ -41,13 +41,19 @@ def of(axes: Sequence[AxisSpan], *, noisy: bool) -> BisectPlan:
     along = [(_along(axis), axis) for axis in axes]
     if along:
         boots, axis = max(along, key=lambda pair: pair[0])
-        what = f"{len(axis.versions)} releases" if axis.versions else f"{len(axis.items)} changes"
+        what = _parts(axis)
         if boots:
             steps.append((f"along {axis.name}: {what}", boots * factor))
     if not noisy:
         steps.append(("both sides of what is found, until each has three answers",
                       SIDES * (search.SURE - 1)))  # fmt: skip
     return BisectPlan(tuple(steps))
+
+
+def _parts(axis: AxisSpan) -> str:
+    if not axis.versions:
+        return f"{len(axis.items)} changes"
+    return f"{len(axis.versions)} {'versions' if axis.missing else 'releases'}"
 
 
 def _along(axis: AxisSpan) -> int:

@@ -143,6 +143,8 @@ def _found(axes: Sequence[AxisSpan], asked: _Asked) -> BisectResult:
         asked.confidence *= confidence
         if culprit.untried:
             reasons.append(f"not judged between the two: {', '.join(culprit.untried)}")
+        if culprit.without_wheel:
+            reasons.append(f"without a wheel between the two: {len(culprit.without_wheel)} commits")
         if asked.error == 0:
             reasons += _confirmed(edges, asked)
     certain = asked.error == 0 and needed.proven and not reasons
@@ -221,6 +223,10 @@ def _along_versions(
         axis.versions[found.last_good],
         axis.versions[found.first_bad],
         untried=axis.versions[found.last_good + 1 : found.first_bad],
+        newer_good=axis.newer_good,
+        without_wheel=tuple(
+            each for gap in axis.missing[found.last_good : found.first_bad] for each in gap
+        ),
     )
     edges = {mixture(found.last_good): GOOD, mixture(found.first_bad): BAD}
     return culprit, edges, found.confidence

@@ -28,6 +28,10 @@ class AxisSpan:
     """The releases from the good one to the bad one, both included; empty where there are none."""
     items: tuple[str, ...] = ()
     """The single changes of an axis that consists of several, such as flags."""
+    missing: tuple[tuple[str, ...], ...] = ()
+    """Commits without a wheel: those between each version and the next; empty for releases."""
+    newer_good: bool = False
+    """Whether the good version is the newer one: the defect ended with it."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,10 @@ class AxisCulprit:
     untried: tuple[str, ...] = ()
     """Releases between the two that could not be judged."""
     items: tuple[str, ...] = ()
+    newer_good: bool = False
+    """Whether the last good version is the newer one."""
+    without_wheel: tuple[str, ...] = ()
+    """Commits between the two that have no wheel."""
 
 
 @dataclass(frozen=True)
