@@ -135,6 +135,43 @@ def result_lines(
     return lines
 
 
+def section(
+    result: BisectResult, trials: Sequence[Trial], lanes: tuple[str, str], pinned: str | None
+) -> dict[str, Any]:
+    """Return the result as a section of the bad lane's report; `lanes`: the good one, the bad."""
+    return {
+        "good": lanes[0],
+        "bad": lanes[1],
+        "sentence": sentence(result),
+        "certain": result.certain,
+        "confidence": round(result.confidence, 6),
+        "culprits": [
+            {
+                "axis": each.axis,
+                "last_good": each.last_good,
+                "first_bad": each.first_bad,
+                "between": [*each.untried, *each.without_wheel],
+                "items": list(each.items),
+            }
+            for each in result.culprits
+        ],
+        "reasons": list(result.reasons),
+        "trials": [
+            {
+                "bundle": trial.mixture,
+                "number": trial.number,
+                "answer": str(trial.answer),
+                "vllm": trial.vllm,
+                "seconds": round(trial.seconds, 1),
+                "why": trial.why,
+            }
+            for trial in trials
+        ],
+        "read": notes(result),
+        "lane": pinned,
+    }
+
+
 def document(
     result: BisectResult, trials: Sequence[Trial], axes: Sequence[AxisSpan], pinned: str | None
 ) -> dict[str, Any]:

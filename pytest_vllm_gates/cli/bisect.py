@@ -21,6 +21,7 @@ from pytest_vllm_gates.lanes import describe as lanes_describe
 from pytest_vllm_gates.lanes.diff import differences as bundle_differences
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.nightly import row as nightly_row, wheels
+from pytest_vllm_gates.report import publish
 from pytest_vllm_gates.report.progress import Progress
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.bisection.differences import LanePair
     from pytest_vllm_gates.bisection.state import Trial
+    from pytest_vllm_gates.bisection.types import BisectResult
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.lanes.describe import BundleDescription
     from pytest_vllm_gates.nightly.types import CommitRow
@@ -107,17 +109,39 @@ def run(options: argparse.Namespace) -> int:
     )
     result = bisection.find(error=noise, doubt=options.doubt)
     pinned = bisection.pinned(result)
+    shown_in = _reported(options, bisection, result, shown.trials, pinned)
     if options.json:
         path = str(pinned) if pinned else None
         document = report.document(result, shown.trials, pair.axes, path)
+        document["report"] = str(shown_in) if shown_in else None
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         lines = report.result_lines(result, shown.trials, pinned, options.model, pair.commits)
-        print("\n".join(lines))
+        print("\n".join([*lines, *([f"  report: {shown_in}"] if shown_in else [])]))
     if not result.culprits:
         return NOT_FOUND
     within_odds = noise > 0 and result.confidence >= 1 - options.doubt
     return 0 if result.certain or within_odds else NOT_CERTAIN
+
+
+def _reported(
+    options: argparse.Namespace,
+    bisection: Bisection,
+    result: BisectResult,
+    trials: Sequence[Trial],
+    pinned: Path | None,
+) -> Path | None:
+    """Add the result to the bad lane's report; return its page, None where that left no report."""
+    folder = bisection.bad_report
+    if folder is None:
+        return None
+    lanes_named = str(options.good), str(options.bad)
+    section = report.section(result, trials, lanes_named, str(pinned) if pinned else None)
+    try:
+        return publish.add_bisection(folder, section)
+    except UserError as error:
+        print(f"the report of the bad lane is as it was: {error}", file=sys.stderr)
+        return None
 
 
 def _write(text: str) -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from bisection.lane_pairs import GOOD, LOCK
 from environment.lane_site import Site, site_fixture  # noqa: F401, TC002 - a fixture
+from report.documents import REJECT, load
 
 from pytest_vllm_gates.bisection import index, judge
 from pytest_vllm_gates.bisection.judge import Judgement
 from pytest_vllm_gates.bisection.types import TrialAnswer
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.report import document as documents, publish
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    Captured = pytest.CaptureFixture[str]
+Captured = pytest.CaptureFixture[str]
 
 ASKED = ("--good", "good", "--bad", "bad", "--model", "qwen3.5", "-m", "tools")
 
@@ -70,6 +70,31 @@ def test_json_has_culprits_and_trials(two_lanes: Site, capsys: Captured) -> None
     assert document["culprits"][0]["items"] == ["enforce_eager"]
     answers = [trial["answer"] for trial in document["trials"]]
     assert answers == ["BAD", "GOOD", *["GOOD", "BAD"] * 2]
+
+
+def test_report_of_the_bad_lane_gets_a_section(
+    two_lanes: Site, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(question: object, lane: Path, *, folder: Path, **rest: object) -> Judgement:
+        del question, rest
+        folder.mkdir(parents=True)
+        documents.write(folder, load(REJECT))
+        if lanes.load(str(lane), two_lanes.project).serve:
+            return Judgement(TrialAnswer.BAD, "FAIL test_x", ("test_x",))
+        return Judgement(TrialAnswer.GOOD, "passes")
+
+    monkeypatch.setattr(judge, "run", run)
+    assert main(["bisect", *ASKED]) == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "  report: " in each]
+    page = Path(line.partition("report: ")[2])
+    assert "The change that makes bad bad" in page.read_text()
+    section = publish.read(page.parent)["bisection"]
+    assert section["culprits"][0]["items"] == ["enforce_eager"]
+    assert [trial["answer"] for trial in section["trials"]] == ["BAD", "GOOD", *["GOOD", "BAD"] * 2]
+    assert section["certain"]
+    page.with_name("verdict.json").write_text("{}")
+    assert main(["bisect", *ASKED]) == 0
+    assert "the report of the bad lane is as it was" in capsys.readouterr().err
 
 
 def test_lanes_that_do_not_differ_end_with_1(two_lanes: Site, capsys: Captured) -> None:

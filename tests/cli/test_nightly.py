@@ -7,7 +7,8 @@ the wheels have no server inside.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from nightly.hosts_made import (  # noqa: F401 - a fixture
@@ -17,6 +18,7 @@ from nightly.hosts_made import (  # noqa: F401 - a fixture
     write_wheel,
 )
 
+import pytest_vllm_gates
 from pytest_vllm_gates.bisection import judge
 from pytest_vllm_gates.bisection.judge import Judgement
 from pytest_vllm_gates.bisection.types import TrialAnswer
@@ -25,17 +27,15 @@ from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.nightly.types import LABEL
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    Captured = pytest.CaptureFixture[str]
+Captured = pytest.CaptureFixture[str]
 
 ASKED = ("bisect", "--good", "good", "--bad", "bad", "--model", "qwen3.5", "-m", "tools")
+MINIATURE = Path(pytest_vllm_gates.__file__).parent / "miniatures" / "checkpoints" / "qwen3.5"
 ANYWHERE = "manylinux_2_17_x86_64.manylinux_2_17_aarch64"
 
 
 @pytest.fixture(name="project")
-def project_fixture(made_hosts: MadeHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project whose lanes are the releases at both ends; commit 6 brought the defect."""
     project, links = tmp_path / "project", tmp_path / "links"
     for folder in (project / "lanes", links):
@@ -119,9 +119,7 @@ def test_dry_run_counts_commits_wheels_and_downloads(
     out = capsys.readouterr().out
     assert "(between: 8 commits, 4 with a wheel for this machine)" in out
     assert "along vllm: 6 versions" in out
-    assert (
-        "each bundle at a commit downloads a wheel of 0 MB and makes an environment of its" in out
-    )
+    assert "each bundle at a commit downloads a wheel of 0 MB and makes an environment" in out
     assert not (project / ".vllm-gates").exists()
 
 
@@ -131,7 +129,8 @@ def test_lane_of_a_commit_is_an_end_like_any_other(
     for number in range(1, 9):
         made_hosts.wheel(number, machine=ANYWHERE, whole=True)
     new = ("lane", "new", "bad", "--vllm", "0.32.0", "--device", "cuda", "--force")
-    assert main([*new, "--commit", sha(8), "--wheels", made_hosts.hosts.wheels]) == 0
+    model = ("--model", str(MINIATURE))
+    assert main([*new, *model, "--commit", sha(8), "--wheels", made_hosts.hosts.wheels]) == 0
     out = capsys.readouterr().out
     assert f"  wheel: {made_hosts.hosts.wheels}/{sha(8)}/vllm-0.23.1rc1.dev8%2Bg" in out
     assert "  start and flags as of release 0.32.0; lock for this machine alone\n" in out
