@@ -15,8 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.markers import UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.limits import excerpt
@@ -194,7 +193,7 @@ def pinned_version(pin: Requirement) -> str | None:
     if pin.url is not None:
         try:
             return str(parse_wheel_filename(unquote(urlsplit(pin.url).path.rpartition("/")[2]))[1])
-        except (InvalidWheelFilename, InvalidVersion):
+        except ValueError:  # no address, or no wheel
             return None
     return next((each.version for each in pin.specifier if each.operator in {"==", "==="}), None)
 

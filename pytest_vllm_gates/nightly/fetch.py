@@ -45,7 +45,7 @@ def json(made: httpx.Client, url: str, *, advice: str) -> Any:
     """
     for last in range(1, TRIES + 1):
         try:
-            return syntax.json_value(_read(made, url), unique=True)
+            return syntax.json_value(_read(made, url), unique=True, whole=True)
         except syntax.BadSyntaxError as error:
             raise _failed(url, f"not valid JSON: {error}", advice) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
