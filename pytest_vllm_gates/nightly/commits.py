@@ -128,8 +128,10 @@ def _count(document: dict[str, Any], key: str) -> int:
 
 
 def _commits(document: dict[str, Any]) -> list[Commit]:
-    found = []
-    for entry in document.get("commits") or []:
+    found, entries = [], document.get("commits")
+    if not isinstance(entries, list):
+        raise UserError(f"a comparison of GitHub's has commits = {excerpt(entries)}, not a list")
+    for entry in entries:
         try:
             sha, inner = str(entry["sha"]), entry["commit"]
             subject = str(inner["message"]).partition("\n")[0][:MOST_SUBJECT]

@@ -157,6 +157,29 @@ def test_comparison_that_is_refused_names_the_clone(
     assert "--commits vllm-commits" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"commits": 7}, "has commits = 7, not a list"),
+     ({"ahead_by": "8"}, "has ahead_by = '8', not a number"),
+     ({"commits": [{"sha": "x"}]}, "has a commit without 'commit'"),
+     ({"commits": [{"sha": "x", "commit": {"message": "m", "committer": {"date": "d"}}}]},
+      "has a commit 'x', not a hash"),
+     ({"commits": []}, "8 commits lie between v0.31.0 and v0.32.0, and only 0 are listed")],
+)  # fmt: skip
+def test_comparison_that_is_not_one_is_refused(
+    made_hosts: MadeHosts,
+    change: dict[str, object],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = made_hosts.comparison("v0.31.0", "v0.32.0", 1, 100)
+    assert whole is not None
+    spoilt = {**whole, "total_commits": 8, **change}
+    monkeypatch.setattr(made_hosts, "comparison", lambda *words: spoilt)  # noqa: ARG005
+    with pytest.raises(UserError, match=message):
+        row.between("v0.31.0", "v0.32.0", made_hosts.hosts)
+
+
 def test_host_that_cannot_be_reached_is_named(made_hosts: MadeHosts) -> None:
     hosts = made_hosts.hosts.model_copy(update={"wheels": "http://127.0.0.1:9/none"})
     with pytest.raises(UserError, match=r"http://127.0.0.1:9/none/\S+ cannot be read"):
