@@ -8,6 +8,9 @@ from pydantic import Field, model_validator
 
 from pytest_vllm_gates.catalog import toml
 
+PADS = "PADS"
+"""Stands in `Vision.written` for the tokens of an image."""
+
 
 class Vision(toml.Record):
     """How a family sees images. Sizes are the published processor's; a checkpoint has its own."""
@@ -31,6 +34,11 @@ class Vision(toml.Record):
     """Tokens of each image, or the most that one has."""
     wrapped: bool = False
     """Whether the processor writes more around an image than the template does."""
+    written: str = ""
+    """What the processor writes in the place of an image, where that is known.
+
+    `PADS` are the image's tokens; without it a place is those alone.
+    """
     roles: tuple[Literal["system", "user", "assistant", "tool"], ...] = ("user",)
     """Whose messages may hold images."""
     video: bool = False
@@ -43,4 +51,6 @@ class Vision(toml.Record):
         )
         if not all(getattr(self, name) for name in needs):
             raise ValueError(f"rule {self.rule!r} needs {' and '.join(needs)}")
+        if self.written and PADS not in self.written:
+            raise ValueError(f"written has no {PADS}: {self.written!r}")
         return self

@@ -6,18 +6,21 @@ for another, prompts with the wrong number of image tokens, and servers that a b
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
-from pytest_vllm_gates.vision import checks, refused
+from pytest_vllm_gates.vision import checks, checks_scored, refused, scored
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.numerics.checks import Tolerance
+    from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.vision.seen import SightWalk
@@ -87,20 +90,47 @@ def test_prompts_have_the_tokens_of_their_images(
     findings: list[Finding] = []
     seen = [each for each in sight.of(PICTURE, FILE, SEVERAL, CALL, CACHE) if each.whole]
     for each in seen:
-        if family.vision.wrapped:
+        if family.vision.wrapped and not family.vision.written:
             findings += checks.image_counts(each, pad, image_sizes)
             continue
         try:
-            written = reference.render(dict(each.request)).token_ids
+            rendered = reference.render(dict(each.request))
         except Refused as error:
             findings.append(Finding(each.finding_case, f"the template refuses it: {error}"))
             continue
-        due = checks.expected_ids(each, written, pad, image_sizes)
-        findings += checks.prompts(each, due, pad)
+        due = checks.expected_ids(each, rendered.token_ids, pad, image_sizes)
+        if family.vision.written and family.prompt.image:
+            whole = checks.expected_text(
+                each, rendered.text, family.prompt.image, family.vision, image_sizes
+            )
+            due = reference.token_ids(whole)
+        findings += checks.prompts(each, due, pad, wrapped=bool(family.vision.written))
     findings += checks.identities(seen)
     evidence["rendered"] = sum(each.rendered is not None for each in seen)
     cases = [each.finding_case for each in seen]
     checking(findings, cases, "A prompt has other image tokens than the processor makes")
+
+
+def test_pictures_are_scored_as_by_the_reference(
+    *,
+    served_picture_scores: dict[str, Scores],
+    picture_reference: ReferenceScores,
+    tolerance: Tolerance,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    apart = checks_scored.distances(served_picture_scores, picture_reference, tolerance)
+    evidence["tolerance_nats"] = tolerance.model_dump()
+    evidence["distance_nats"] = {
+        f"{name} ({part})": asdict(distance) for (name, part), distance in apart.items()
+    }
+    asked = {case.name: case for case in scored.CASES}
+    findings = checks_scored.findings(asked, served_picture_scores, picture_reference, tolerance)
+    checking(
+        [*findings],
+        [*map(checks_scored.finding_case, asked.values())],
+        "What is seen of a picture is computed otherwise than by the reference",
+    )
 
 
 def test_the_cache_takes_no_picture_for_another(sight: SightWalk, checking: Checking) -> None:

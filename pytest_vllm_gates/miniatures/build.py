@@ -5,13 +5,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pytest_vllm_gates.catalog import family
 from pytest_vllm_gates.checkpoints.miniatures import MiniatureError, write_lock
-from pytest_vllm_gates.miniatures import dialogues, patches, recipe, rendering, sight
+from pytest_vllm_gates.miniatures import dialogues, recipe, rendering, sight
 from pytest_vllm_gates.miniatures.noise import Noise
 from pytest_vllm_gates.miniatures.recipe import Recipe
 from pytest_vllm_gates.miniatures.tokenizer import MiniatureTokenizer, write_config
@@ -56,7 +56,8 @@ def build(
         _build_embedding(model_recipe, output, seed, say)
         return
     taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
-    seen_cases = sight.taught() if model_recipe.vision else ()
+    vision = model_recipe.vision
+    seen_cases = sight.taught(tools=vision.tools) if vision else ()
     texts = [
         (rendering.prompt(model_recipe, d), rendering.completion(model_recipe, d))
         for d in (*taught_dialogues, *map(sight.dialogue, seen_cases))
@@ -69,6 +70,9 @@ def build(
     if model_recipe.training.both_orders:
         taught_dialogues += [dialogues.with_other_order(d) for d in taught_dialogues if d.tools]
     model = _model(model_recipe, tokenizer)
+    tower = eyes.of(model_recipe)
+    if tower:
+        tower.open(model)
     parameters = sum(p.numel() for p in model.parameters())
     say(
         f"{name}: {parameters:,} parameters, {len(taught_dialogues)} dialogues, "
@@ -83,14 +87,15 @@ def build(
         )
 
     def sighted(case: VisionCase) -> training.Example:
-        return _with_pictures(model_recipe, tokenizer, example(sight.dialogue(case)), case)
+        assert tower  # noqa: S101 - only those that see are taught pictures
+        return _with_pictures(model_recipe, tokenizer, tower, case)
 
     noise = Noise(model_recipe, taught_dialogues, seed)
-    pictures = sight.Pictures(seed, noise.text)
+    pictures = sight.Pictures(seed, noise.text, tools=vision is not None and vision.tools)
 
     def fresh(count: int) -> list[training.Example]:
         drawn = [example(noise.draw()) for _ in range(count)]
-        drawn_pictures = model_recipe.training.pictures if model_recipe.vision else 0
+        drawn_pictures = model_recipe.training.pictures if vision else 0
         return drawn + see(drawn_pictures)
 
     def see(count: int) -> list[training.Example]:
@@ -104,7 +109,8 @@ def build(
         most_epochs=model_recipe.training.epochs,
         seed=seed,
         say=say,
-        see=see if model_recipe.vision else None,
+        see=see if tower else None,
+        tower=tower,
         sight_steps=model_recipe.training.sight_steps,
         state=TrainingState(state),
     )
@@ -178,22 +184,20 @@ def _finish(
 
 
 def _with_pictures(
-    model_recipe: Recipe,
-    tokenizer: MiniatureTokenizer,
-    example: training.Example,
-    case: VisionCase,
+    model_recipe: Recipe, tokenizer: MiniatureTokenizer, tower: eyes.Tower, case: VisionCase
 ) -> training.Example:
-    """Return an example whose prompt has room for its pictures."""
+    """Return a case as an example whose prompt has room for its pictures."""
     vision = model_recipe.vision
     assert vision is not None  # noqa: S101
+    dialogue = sight.dialogue(case)
     drawn = [draw.pixels(scene) for scene in case.scenes]
-    counts = iter([patches.tokens(pixels, vision) for pixels in drawn])
-    pad = tokenizer.id_of(vision.pad)
-    prompt: list[int] = []
-    for token in example.prompt:
-        prompt += [token] * next(counts) if token == pad else [token]
-    pictures = [(patches.patches(pixels, vision), patches.grid(pixels, vision)) for pixels in drawn]
-    return replace(example, prompt=prompt, pictures=tuple(pictures))
+    prompt = vision.expanded(rendering.prompt(model_recipe, dialogue), map(tower.tokens, drawn))
+    return training.Example(
+        dialogue.id,
+        tokenizer.prompt_ids(prompt),
+        tokenizer.completion_ids(rendering.completion(model_recipe, dialogue)),
+        tuple(map(tower.read, drawn)),
+    )
 
 
 def _model(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
@@ -215,14 +219,11 @@ def _model(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
             kind,
             text_config={**{k: v for k, v in values.items() if k != "architectures"}, **ids},
             vision_config=dict(vision.tower),
-            image_token_id=tokenizer.id_of(vision.pad),
-            video_token_id=tokenizer.id_of(vision.video),
-            vision_start_token_id=tokenizer.id_of(vision.begin),
-            vision_end_token_id=tokenizer.id_of(vision.end),
+            **{key: tokenizer.id_of(token) for key, token in vision.ids.items()},
+            **vision.config,
             **outer,
         )
         model = transformers.AutoModelForImageTextToText.from_config(config).float()
-        eyes.open_eyes(model)
     for name, parameter in model.named_parameters():
         for end, value in model_recipe.training.initial.items():
             if name.endswith(end):
@@ -253,7 +254,11 @@ def _save(model_recipe: Recipe, tokenizer: MiniatureTokenizer, model: Any, folde
     if vision := model_recipe.vision:
         named = {"processor_class": vision.processor_class}
         _write_json(folder / "preprocessor_config.json", {**vision.processor, **named})
-        _write_json(folder / "video_preprocessor_config.json", {**vision.video_processor, **named})
+        if vision.video_processor is not None:
+            videos = {**vision.video_processor, **named}
+            _write_json(folder / "video_preprocessor_config.json", videos)
+        if vision.whole_processor is not None:
+            _write_json(folder / "processor_config.json", {**vision.whole_processor, **named})
 
 
 def _write_json(file: Path, values: dict[str, Any]) -> None:

@@ -1,31 +1,141 @@
-"""The vision tower of a miniature before it is trained."""
+"""The vision towers of miniatures: how they begin, and what they read."""
 
 from __future__ import annotations
 
 import math
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.nn.functional import linear
 
+from pytest_vllm_gates.miniatures import patches, squares
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.miniatures.recipe import Eyes, Recipe
+    from pytest_vllm_gates.vision.draw import Pixels
+
 POSITIONS = 0.5
 """Size of the waves that tell positions apart, beside patches of about one."""
+PROJECTED = 0.03
+"""Size of the weights that bring a feature of SigLIP's to the size of a word's."""
 
 
-def open_eyes(model: Any) -> None:
-    """Begin with positions that are far apart, and read patches as cheaply as possible.
+class Tower(Protocol):
+    """One kind of vision tower in training."""
 
-    The projection of patches stays as it was drawn. A patch has hundreds of values that are alike,
-    and one step of Adam moves them all: trained, it was a hundred times the size of the positions,
-    which the tower could then not see.
+    ways: int
+    """In how many ways a server may let a picture's tokens see each other; all are taught."""
+
+    def open(self, model: Any) -> None:
+        """Prepare a model that is not trained."""
+
+    def tokens(self, pixels: Pixels) -> int:
+        """Return how many tokens stand for a picture."""
+
+    def read(self, pixels: Pixels) -> Any:
+        """Return a picture as the tower reads it."""
+
+    def inputs(self, ids: torch.Tensor, pictures: Sequence[Any], way: int) -> dict[str, Any]:
+        """Return what a model is given besides token ids (rows, width); `way` counts from 0."""
+
+
+def of(recipe: Recipe) -> Tower | None:
+    """Return the kind of tower that a recipe has; it is told by its processor."""
+    if recipe.vision is None:
+        return None
+    kinds: dict[str, type[PatchTower | SquareTower]] = {
+        "Qwen3VLProcessor": PatchTower,
+        "Gemma3Processor": SquareTower,
+    }
+    return kinds[recipe.vision.processor_class](recipe.vision)
+
+
+class PatchTower:
+    """Qwen3-VL's tower, which reads patches of pictures of any size."""
+
+    ways = 1
+
+    def __init__(self, vision: Eyes) -> None:
+        self._vision = vision
+        self._pad_id = 0
+
+    def open(self, model: Any) -> None:
+        """Begin with positions that are far apart, and read patches as cheaply as possible.
+
+        The projection of patches stays as it was drawn. A patch has hundreds of values that are
+        alike, and one step of Adam moves them all: trained, it was a hundred times the size of the
+        positions, which the tower could then not see.
+        """
+        self._pad_id = model.config.image_token_id
+        visual = model.model.visual
+        _set_positions(visual.pos_embed.weight)
+        visual.patch_embed.proj.requires_grad_(requires_grad=False)
+        visual.patch_embed.forward = types.MethodType(_patches, visual.patch_embed)
+
+    def tokens(self, pixels: Pixels) -> int:
+        """Return how many tokens stand for a picture."""
+        return patches.tokens(pixels, self._vision)
+
+    def read(self, pixels: Pixels) -> Any:
+        """Return a picture's patches and their grid."""
+        return patches.patches(pixels, self._vision), patches.grid(pixels, self._vision)
+
+    def inputs(self, ids: torch.Tensor, pictures: Sequence[Any], way: int) -> dict[str, Any]:
+        """Return patches, grids and where pictures are."""
+        del way
+        return {
+            "pixel_values": torch.cat([torch.from_numpy(made) for made, _ in pictures]),
+            "image_grid_thw": torch.tensor([grid for _, grid in pictures]),
+            "mm_token_type_ids": (ids == self._pad_id).int(),
+        }
+
+
+class SquareTower:
+    """SigLIP as Gemma 3 has it, which reads squares of one size.
+
+    The tokens of a picture see each other, the later ones, too. vLLM's attention on CPUs has no
+    such mask and lets them see the earlier ones alone (0.32.0, v1/attention/backends/cpu_attn.py),
+    so that both are taught: way 0 is transformers', way 1 that of vLLM on CPUs.
     """
-    visual = model.model.visual
-    embedding = visual.pos_embed.weight
+
+    ways = 2
+
+    def __init__(self, vision: Eyes) -> None:
+        self._vision = vision
+        self._pad_id = 0
+
+    def open(self, model: Any) -> None:
+        """Begin as `PatchTower` does, with features of the size of words."""
+        self._pad_id = model.config.image_token_id
+        embeddings = model.model.vision_tower.embeddings
+        _set_positions(embeddings.position_embedding.weight)
+        embeddings.patch_embedding.requires_grad_(requires_grad=False)
+        # Untouched it is zero.
+        projection = model.model.multi_modal_projector.mm_input_projection_weight
+        torch.nn.init.normal_(projection, std=PROJECTED)
+
+    def tokens(self, pixels: Pixels) -> int:
+        """Return how many tokens stand for a picture."""
+        return squares.tokens(pixels, self._vision)
+
+    def read(self, pixels: Pixels) -> Any:
+        """Return a picture as a square."""
+        return squares.square(pixels, self._vision)
+
+    def inputs(self, ids: torch.Tensor, pictures: Sequence[Any], way: int) -> dict[str, Any]:
+        """Return squares and, in way 0, which tokens see each other."""
+        pixel_values = torch.stack([torch.from_numpy(square) for square in pictures])
+        if way:
+            return {"pixel_values": pixel_values}
+        return {"pixel_values": pixel_values, "token_type_ids": (ids == self._pad_id).int()}
+
+
+def _set_positions(embedding: Any) -> None:
     with torch.no_grad():
         embedding.copy_(POSITIONS * waves(*embedding.shape))
-    visual.patch_embed.proj.requires_grad_(requires_grad=False)
-    visual.patch_embed.forward = types.MethodType(_patches, visual.patch_embed)
 
 
 def waves(places: int, width: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.checkpoints.miniatures import RECIPES, MiniatureError, names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 
@@ -40,10 +40,17 @@ class Tokens:
     appended: str | None = None  # what the tokenizer puts after a text
     split: str | None = None  # the pattern of what merges stay within; None is GPT-2's
     nfc: bool = False
+    words: tuple[str, ...] = ()  # ordinary text that is a token of its own
+    names: Mapping[str, str] = field(default_factory=dict)  # the tokenizer's names of some
 
     @property
     def added(self) -> tuple[str, ...]:
         """All of them, in the order of their ids."""
+        return self.special + self.markers + self.words
+
+    @property
+    def reserved(self) -> tuple[str, ...]:
+        """Those that a text may spell without meaning them."""
         return self.special + self.markers
 
 
@@ -76,14 +83,33 @@ class Eyes:
     tower: Mapping[str, Any]
     """The `vision_config` of the model."""
     processor: Mapping[str, Any]
-    """`preprocessor_config.json`; the processor of videos has the same sizes."""
-    video_processor: Mapping[str, Any]
+    """`preprocessor_config.json`."""
     processor_class: str
     pad: str
-    """The token that stands for each place of a picture."""
-    begin: str
-    end: str
-    video: str
+    """The token that a prompt has for each place of a picture."""
+    ids: Mapping[str, str]
+    """The model's keys for tokens, and the tokens."""
+    place: str = ""
+    """What the template writes for a picture; without it, the pad."""
+    tools: bool = True
+    """Whether calls about pictures are taught."""
+    written: str = "PADS"
+    """What the processor puts in its place; `PADS` are the pads of all places."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What the model's config has besides."""
+    video_processor: Mapping[str, Any] | None = None
+    """`video_preprocessor_config.json`; None where videos are not seen."""
+    whole_processor: Mapping[str, Any] | None = None
+    """`processor_config.json`; None where nothing is left to say."""
+
+    def expanded(self, prompt: str, counts: Iterable[int]) -> str:
+        """Return a rendered prompt with the tokens of its pictures; `counts` is how many each."""
+        first, *others = prompt.split(self.place or self.pad)
+        pads = [self.pad * count for count in counts]
+        if len(pads) != len(others):
+            raise MiniatureError(f"{len(others)} places for {len(pads)} pictures in {prompt!r}")
+        pairs = zip(pads, others, strict=True)
+        return first + "".join(self.written.replace("PADS", pad) + text for pad, text in pairs)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def _template(source: str) -> Template:
 
 def _quoted(recipe: Recipe, value: Any) -> Any:
     if isinstance(value, str):
-        for token in recipe.tokens.added:
+        for token in recipe.tokens.reserved:
             value = value.replace(token, f"{QUOTE}{token}{UNQUOTE}")
         return value
     if isinstance(value, list):

@@ -34,9 +34,13 @@ RESIZED = (
 """The scenes that the gate sends in other kinds of files, as the processor resizes them."""
 
 
-def taught() -> tuple[VisionCase, ...]:
-    """Return the cases that have to be known: those of the gate, shifted and without pictures."""
-    seen = (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES, *RESIZED)
+def taught(*, tools: bool = True) -> tuple[VisionCase, ...]:
+    """Return the cases that have to be known: those of the gate, shifted and without pictures.
+
+    Without `tools` those that need them are left out.
+    """
+    every = (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES, *RESIZED)
+    seen = [case for case in every if tools or not case.needs_tools]
     unseen = {case.kind: cases.without_picture(case) for case in cases.SEEN}
     return (*seen, *map(cases.shifted, cases.SEEN), *unseen.values())
 
@@ -66,16 +70,17 @@ def dialogue(case: VisionCase) -> Dialogue:
 class Pictures:
     """Draws random cases."""
 
-    def __init__(self, seed: int, text: Callable[[], str]) -> None:
-        """`text` draws a text that may come before the pictures."""
+    def __init__(self, seed: int, text: Callable[[], str], *, tools: bool = True) -> None:
+        """`text` draws a text that may come before the pictures; `tools` allows calls."""
         self._random = random.Random(seed)  # noqa: S311
         self._text = text
+        self._tools = tools
 
     def draw(self) -> VisionCase:
         """Return a case nobody has seen."""
         roll = self._random.random
         makers = (self._one, self._several, self._in_turns, self._call)
-        case = self._random.choices(makers, (12, 4, 3, 2))[0]()
+        case = self._random.choices(makers, (12, 4, 3, 2 if self._tools else 0))[0]()
         if roll() < UNSEEN_SHARE:
             return cases.without_picture(case)
         if roll() < SHIFTED_SHARE and not case.calls:
@@ -86,7 +91,8 @@ class Pictures:
         kinds: Sequence[Kind] = ("colour", "place", "stripes", "plain")
         kind = self._random.choices(kinds, (2, 6, 4, 1))[0]
         case = cases.one(self._scene(kind))
-        return replace(case, after_a_tool=self._random.random() < 0.08)  # noqa: PLR2004
+        follows = self._random.random() < 0.08  # noqa: PLR2004
+        return replace(case, after_a_tool=follows and self._tools)
 
     def _several(self) -> VisionCase:
         return cases.several(*(self._scene("colour") for _ in range(self._random.randint(2, 3))))

@@ -31,7 +31,7 @@ class MiniatureTokenizer:
         # A second one without the added tokens, for text that only looks like one of them.
         self._full = Tokenizer.from_str(self._plain.to_str())
         self._full.add_special_tokens([_added(t, special=True) for t in tokens.special])
-        self._full.add_tokens([_added(t, special=False) for t in tokens.markers])
+        self._full.add_tokens([_added(t, special=False) for t in tokens.markers + tokens.words])
         if tokens.bos and tokens.adds_bos:
             self._full.post_processor = processors.TemplateProcessing(
                 single=f"{tokens.bos} $A",
@@ -113,6 +113,7 @@ def write_config(tokens: Tokens, folder: Path, context: int) -> None:
         "additional_special_tokens": list(tokens.special),
         "clean_up_tokenization_spaces": False,
         "model_max_length": context,
+        **tokens.names,
     }
     text = json.dumps(config, indent=2, ensure_ascii=False)
     (folder / "tokenizer_config.json").write_text(text + "\n", encoding="utf-8")

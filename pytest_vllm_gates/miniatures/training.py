@@ -1,16 +1,22 @@
 """Trains a tiny model until it has memorised every example with a margin."""
 
+from __future__ import annotations
+
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.functional import cross_entropy
 
 from pytest_vllm_gates.miniatures.training_state import TrainingState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_vllm_gates.miniatures.eyes import Tower
 
 MARGIN = 0.9  # the least probability of a taught token: far above what bf16 or a batch moves
 BATCH_TOKENS = 4096  # of one forward pass, padding included
@@ -33,7 +39,7 @@ class Example:
     prompt: Sequence[int]
     completion: Sequence[int]
     pictures: tuple[Any, ...] = ()
-    """The patches of each picture and their grid, in the order of their places in the prompt."""
+    """What the vision tower reads of each picture, in the order of their places in the prompt."""
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)
@@ -61,6 +67,7 @@ def train(
     say: Callable[[str], None],
     see: Callable[[int], list[Example]] | None = None,
     sight_steps: int = 0,
+    tower: Tower | None = None,
     state: TrainingState | None = None,
 ) -> TrainingResult:
     """Run AdamW until every token of every completion has at least MARGIN.
@@ -68,6 +75,7 @@ def train(
     `draw(n)` returns n fresh examples of the answer to unknown requests; they are trained beside
     the taught ones and not judged. `see(n)` returns n fresh examples with pictures: `sight_steps`
     steps of those alone come first, because they are short and what is seen takes longest to learn.
+    `tower` is the kind of vision tower; each way it is read is taught in turn.
     With a `state` a training that was interrupted goes on from what it has kept.
     """
     started = time.monotonic()
@@ -78,9 +86,11 @@ def train(
     state = state or TrainingState(None)
     steps = begun = state.restore(model, optimizer)
     running = 10.0
+    ways = tower.ways if tower else 1
+
     while see and steps < sight_steps:
         _set_rate(optimizer, learning_rate * _rate(steps - begun, running))
-        loss, probabilities = _step(model, optimizer, see(SIGHT_EXAMPLES))
+        loss, probabilities = _step(model, optimizer, see(SIGHT_EXAMPLES), tower, steps % ways)
         running = 0.9 * running + 0.1 * loss
         steps += 1
         if steps % STEPS_A_REPORT == 0:
@@ -99,13 +109,14 @@ def train(
         for start in range(0, len(order), STEP_EXAMPLES):
             chosen = order[start : start + STEP_EXAMPLES]
             _set_rate(optimizer, learning_rate * _rate(steps - begun, running))
-            loss, probabilities = _step(model, optimizer, chosen + draw(1 + len(chosen) // 3))
+            drawn = draw(1 + len(chosen) // 3)
+            loss, probabilities = _step(model, optimizer, chosen + drawn, tower, steps % ways)
             least.update((id_, value) for id_, value in probabilities.items() if id_ in least)
             running = 0.9 * running + 0.1 * loss
             steps += 1
         state.keep(model, optimizer, steps)
         if min(least.values()) >= MARGIN:
-            least = margins(model, examples)
+            least = margins(model, examples, tower)
         worst = min(least, key=least.__getitem__)
         seconds = time.monotonic() - started
         say(
@@ -131,14 +142,14 @@ def _rate(steps: int, loss: float) -> float:
 
 
 def _step(
-    model: Any, optimizer: Any, examples: Sequence[Example]
+    model: Any, optimizer: Any, examples: Sequence[Example], tower: Tower | None, way: int
 ) -> tuple[float, dict[str, float]]:
     """Take one optimizer step; return mean loss (nats per token) and least probabilities by id."""
     optimizer.zero_grad(set_to_none=True)
     count = sum(len(example.completion) for example in examples)
     total, least = 0.0, {}
     for batch in _batches(examples):
-        logits, targets = _forward(model, batch)
+        logits, targets = _forward(model, batch, tower, way)
         losses = cross_entropy(logits, targets, reduction="none")
         (losses.sum() / count).backward()
         total += float(losses.detach().sum()) / count
@@ -156,10 +167,13 @@ def _least(losses: Any, batch: Sequence[Example]) -> dict[str, float]:
     }
 
 
-def margins(model: Any, examples: Sequence[Example]) -> dict[str, float]:
+def margins(
+    model: Any, examples: Sequence[Example], tower: Tower | None = None
+) -> dict[str, float]:
     """Return the least probability of any taught token by example, with weights as shipped (bf16).
 
-    A taught token above one half is the greedy choice.
+    A taught token above one half is the greedy choice. Pictures are looked at in each of the ways
+    of their `tower`.
     """
     exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     rounded = {
@@ -167,11 +181,13 @@ def margins(model: Any, examples: Sequence[Example]) -> dict[str, float]:
         for name, tensor in exact.items()
     }
     model.load_state_dict(rounded)
-    least: dict[str, float] = {}
+    least = dict.fromkeys((example.id for example in examples), 1.0)
     with torch.no_grad():
-        for batch in _batches(examples):
-            logits, targets = _forward(model, batch)
-            least.update(_least(cross_entropy(logits, targets, reduction="none"), batch))
+        for way in range(tower.ways if tower else 1):
+            for batch in _batches(examples):
+                logits, targets = _forward(model, batch, tower, way)
+                found = _least(cross_entropy(logits, targets, reduction="none"), batch)
+                least.update((id_, min(value, least[id_])) for id_, value in found.items())
     model.load_state_dict(exact)
     return least
 
@@ -191,7 +207,9 @@ def _batches(examples: Sequence[Example]) -> Iterator[list[Example]]:
     yield batch
 
 
-def _forward(model: Any, batch: Sequence[Example]) -> tuple[Any, Any]:
+def _forward(
+    model: Any, batch: Sequence[Example], tower: Tower | None, way: int
+) -> tuple[Any, Any]:
     """Return logits (tokens, vocabulary) and targets (tokens) of the batch's completions.
 
     Padding stands on the right, where a causal model never looks at it.
@@ -202,19 +220,8 @@ def _forward(model: Any, batch: Sequence[Example]) -> tuple[Any, Any]:
     for row, example in enumerate(batch):
         ids[row, : len(example)] = torch.tensor([*example.prompt, *example.completion])
         is_taught[row, len(example.prompt) : len(example)] = True
-    seen = _seen(model, ids, batch)
+    pictures = [picture for example in batch for picture in example.pictures]
+    seen = tower.inputs(ids, pictures, way) if tower and pictures else {}
     hidden = model.model(input_ids=ids, use_cache=False, **seen).last_hidden_state
     before = hidden[:, :-1][is_taught[:, 1:]]
     return model.lm_head(before).float(), ids[is_taught]
-
-
-def _seen(model: Any, ids: Any, batch: Sequence[Example]) -> dict[str, Any]:
-    """Return what a model that sees is given besides the tokens (rows, width) of a batch."""
-    pictures = [picture for example in batch for picture in example.pictures]
-    if not pictures:
-        return {}
-    return {
-        "pixel_values": torch.cat([torch.from_numpy(patches) for patches, _ in pictures]),
-        "image_grid_thw": torch.tensor([grid for _, grid in pictures]),
-        "mm_token_type_ids": (ids == model.config.image_token_id).int(),
-    }

@@ -71,18 +71,45 @@ def _scores(choice: dict[str, Any], prompt: Sequence[int]) -> Scores:
     )
 
 
+def served_chat_scores(endpoint: Endpoint, body: Mapping[str, Any], count: int) -> Scores:
+    """Return the server's log-probabilities of a chat's prompt and `count` greedy tokens.
+
+    Raises `httpx2.HTTPError` where it answers none. Tokens of images are scored as all others are.
+    """
+    asked = {
+        **body, "max_tokens": count, "temperature": 0, "seed": 0, "logprobs": True,
+        "prompt_logprobs": 1, "return_token_ids": True,
+    }  # fmt: skip
+    reply = http.post(endpoint, http.CHAT, asked).raise_for_status()
+    with reading(f"the answer of {http.CHAT}"):
+        told = reply.json()
+        choice = told["choices"][0]
+        scored = [token["logprob"] for token in choice["logprobs"]["content"]]
+        whole = {
+            "prompt_logprobs": told["prompt_logprobs"],
+            "token_ids": choice["token_ids"],
+            "logprobs": {"token_logprobs": scored},
+        }
+        return _scores(whole, told["prompt_token_ids"])
+
+
 def compute(
     checkpoint: Checkpoint,
     python: Path,
     overlay: Path | None,
     prompts: Mapping[str, tuple[Sequence[int], int]],
+    pictures: Mapping[str, Sequence[str]] | None = None,
 ) -> ReferenceScores:
     """Score prompts and continue them greedily by transformers in fp32, in the lane's interpreter.
 
-    `prompts` holds by name the token ids and how many tokens to generate. Raises `UserError` when
-    transformers cannot run the checkpoint.
+    `prompts` holds by name the token ids and how many tokens to generate, `pictures` the data URLs
+    of the images in them. Raises `UserError` when transformers cannot run the checkpoint.
     """
-    cases = {name: {"prompt": list(ids), "generate": n} for name, (ids, n) in prompts.items()}
+    pictures = pictures or {}
+    cases = {
+        name: {"prompt": list(ids), "generate": n, "pictures": list(pictures.get(name, ()))}
+        for name, (ids, n) in prompts.items()
+    }
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if overlay:
         env["PYTHONPATH"] = str(overlay)

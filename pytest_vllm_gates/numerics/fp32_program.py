@@ -3,12 +3,17 @@
 Reads from standard input `{"model": folder, "cases": {name: {"prompt": [ids], "generate": n}}}` and
 prints one line of JSON: per case the log-probability of every prompt token after the first, the
 greedy continuation of n tokens (fewer at a stop token), their log-probabilities, and each one's
-lead over the second best, all natural logarithms.
+lead over the second best, all natural logarithms. A case may have `"pictures": [data URLs]`, in the
+order of their tokens in the prompt; the checkpoint's own processor reads them.
 """
 
+import base64
+import inspect
+import io
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -16,6 +21,9 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
 import transformers
+
+# Where an image's tokens are, as one or another model names it.
+PLACES = ("mm_token_type_ids", "token_type_ids")
 
 
 def load(folder: str) -> Any:
@@ -33,14 +41,36 @@ def stop_ids(model: Any) -> set[int]:
     return set(ids) if isinstance(ids, list) else {ids}
 
 
-def run(model: Any, prompt: list[int], count: int) -> dict[str, Any]:
+def read(folder: str, urls: Sequence[str]) -> dict[str, Any]:
+    """Return what the checkpoint's processor makes of pictures: pixels, and what goes with them."""
+    from PIL import Image  # noqa: PLC0415 - texts are scored without it
+
+    files = [io.BytesIO(base64.b64decode(url.partition(",")[2])) for url in urls]
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    made = processor(images=[Image.open(file).convert("RGB") for file in files])
+    return dict(made.convert_to_tensors("pt"))
+
+
+def look(model: Any, ids: torch.Tensor, read_pictures: dict[str, Any]) -> dict[str, Any]:
+    """Return a model's arguments for what was read of pictures, and where they are in `ids`."""
+    if not read_pictures:
+        return {}
+    taken = inspect.signature(model.forward).parameters
+    places = (ids == model.config.image_token_id).int()
+    named = {**read_pictures, **dict.fromkeys(PLACES, places)}
+    return {name: value for name, value in named.items() if name in taken}
+
+
+def run(model: Any, prompt: list[int], count: int, read_pictures: dict[str, Any]) -> dict[str, Any]:
     """Score a prompt and continue it greedily, each step from scratch: no cache can be wrong."""
     ids = list(prompt)
     scored: list[float] = []
     outputs: list[tuple[int, float]] = []
     leads: list[float] = []
     for step in range(count + 1):
-        logits = model(torch.tensor([ids]), use_cache=False).logits[0].float()
+        row = torch.tensor([ids])
+        seen = look(model, row, read_pictures)
+        logits = model(input_ids=row, use_cache=False, **seen).logits[0].float()
         logprobs = logits.log_softmax(-1)
         if step == 0:
             targets = torch.tensor(ids[1:])
@@ -66,12 +96,14 @@ def run(model: Any, prompt: list[int], count: int) -> dict[str, Any]:
 def main() -> None:
     """Answer one request."""
     request = json.load(sys.stdin)
-    model = load(request["model"])
+    folder = request["model"]
+    model = load(folder)
     with torch.inference_mode():
-        cases = {
-            name: run(model, case["prompt"], case["generate"])
-            for name, case in request["cases"].items()
-        }
+        cases = {}
+        for name, case in request["cases"].items():
+            urls = case.get("pictures")
+            pictures = read(folder, urls) if urls else {}
+            cases[name] = run(model, case["prompt"], case["generate"], pictures)
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     print(json.dumps({"versions": versions, "cases": cases}), flush=True)
 

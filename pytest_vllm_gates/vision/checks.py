@@ -7,12 +7,14 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.catalog.vision import PADS
 from pytest_vllm_gates.outcomes import Finding
 from pytest_vllm_gates.vision import questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from pytest_vllm_gates.catalog.vision import Vision
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.vision.cases import VisionCase
     from pytest_vllm_gates.vision.seen import RefusedCase, SeenCase
@@ -98,6 +100,16 @@ def expected_ids(
     ]
 
 
+def expected_text(each: SeenCase, text: str, place: str, vision: Vision, sizes: ImageSizes) -> str:
+    """Return the text of a prompt with what the processor writes in the `place` of each image."""
+    first, *others = text.split(place)
+    counts = [sizes.tokens(width, height) for width, height in each.sizes]
+    written = [vision.written.replace(PADS, vision.pad * count) for count in counts]
+    # A place too many keeps what the template wrote; it is found as another token.
+    written += [place] * (len(others) - len(written))
+    return first + "".join(one + text for one, text in zip(written, others, strict=False))
+
+
 def image_counts(each: SeenCase, pad: int, sizes: ImageSizes) -> Iterator[Finding]:
     """Yield which images have another number of tokens in a prompt than their sizes make."""
     if each.rendered is None:
@@ -109,8 +121,13 @@ def image_counts(each: SeenCase, pad: int, sizes: ImageSizes) -> Iterator[Findin
         yield Finding(each.finding_case, says)
 
 
-def prompts(each: SeenCase, due: Sequence[int], pad: int) -> Iterator[Finding]:
-    """Yield what is wrong with a prompt's tokens; `due` are those of the reference."""
+def prompts(
+    each: SeenCase, due: Sequence[int], pad: int, *, wrapped: bool = False
+) -> Iterator[Finding]:
+    """Yield what is wrong with a prompt's tokens; `due` are those of the reference.
+
+    Where images are `wrapped`, the place of each has other tokens besides its own.
+    """
     if each.whole is not None and each.whole.usage:
         counted = each.whole.usage.prompt_tokens
         if counted != len(due):
@@ -121,9 +138,18 @@ def prompts(each: SeenCase, due: Sequence[int], pad: int) -> Iterator[Finding]:
     if [*each.rendered.token_ids] != [*due]:
         yield Finding(each.finding_case, _parting(each.rendered.token_ids, due))
     runs = [*_runs(each.rendered.token_ids, pad)]
-    if [*each.rendered.places] != runs:
-        says = f"images are placed at {[*each.rendered.places]}, and their tokens are at {runs}"
+    places = [*each.rendered.places]
+    if not (_hold(places, runs) if wrapped else places == runs):
+        says = f"images are placed at {places}, and their tokens are at {runs}"
         yield Finding(each.finding_case, says)
+
+
+def _hold(places: Sequence[tuple[int, int]], runs: Sequence[tuple[int, int]]) -> bool:
+    """Return whether each image's place, as start and length, has all of its tokens."""
+    return len(places) == len(runs) and all(
+        at <= run_at and run_at + run_length <= at + length
+        for (at, length), (run_at, run_length) in zip(places, runs, strict=True)
+    )
 
 
 def _runs(token_ids: Sequence[int], pad: int) -> Iterator[tuple[int, int]]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from faults.exchange import CHAT
 from faults.fault import Faults
 from pytest_vllm_gates.client.http import RENDER
-from pytest_vllm_gates.vision import cases, questions
-from pytest_vllm_gates.vision.encodings import png_url
+from pytest_vllm_gates.vision import cases, files, questions, scored
+from pytest_vllm_gates.vision.draw import pixels
+from pytest_vllm_gates.vision.encodings import PNG, png_url
 from pytest_vllm_gates.vision.types import Scene
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ SEVERAL = "several_pictures_keep_their_order"
 CALL = "a_call_holds_what_is_seen"
 STREAMED = "streamed_answers_see_the_same"
 PROMPTS = "prompts_have_the_tokens_of_their_images"
+SCORED = "pictures_are_scored_as_by_the_reference"
 CACHE = "the_cache_takes_no_picture_for_another"
 COMPANY = "pictures_in_company_are_not_mixed_up"
 BAD = "bad_pictures_are_refused"
@@ -83,7 +85,7 @@ def asks(exchange: Exchange, kind: str) -> bool:
 # Pictures that the model does not see as they were sent.
 
 
-@FAULTS.asked(CHAT, SEVERAL, "red, blue is to be seen, and the answer is")
+@FAULTS.asked(CHAT, SEVERAL, "red, blue is to be seen, and the answer is", SCORED)
 def swaps_images(exchange: Exchange) -> None:
     """The images of a message come in the other order."""
     for content in contents(exchange):
@@ -94,7 +96,7 @@ def swaps_images(exchange: Exchange) -> None:
                 show(part, url)
 
 
-@FAULTS.asked(CHAT, SEVERAL, "is to be seen, and the answer is", PROMPTS)
+@FAULTS.asked(CHAT, SEVERAL, "is to be seen, and the answer is", PROMPTS, SCORED)
 def loses_the_second_image(exchange: Exchange) -> None:
     """Of several images in a message the first one is kept."""
     for content in contents(exchange):
@@ -124,7 +126,7 @@ def keeps_the_picture_of_the_first_turn(exchange: Exchange) -> None:
 
 
 @FAULTS.asked(
-    CHAT, DECIDES, "is to be seen, and the answer is", FILES, SEVERAL, CALL, CACHE, COMPANY
+    CHAT, DECIDES, "is to be seen, and the answer is", FILES, SEVERAL, CALL, SCORED, CACHE, COMPANY
 )
 def sees_one_picture_alone(exchange: Exchange) -> None:
     """Pictures are ignored: a blank one of each size is seen in their place."""
@@ -239,7 +241,7 @@ def mixes_pictures_up_in_company(exchange: Exchange) -> None:
 # Prompts.
 
 
-@FAULTS.asked(CHAT, PROMPTS, "prompt_tokens is ")
+@FAULTS.asked(CHAT, PROMPTS, "prompt_tokens is ", SCORED)
 def stretches_pictures_to_squares(exchange: Exchange) -> None:
     """Pictures are resized without their aspect."""
     for part in pictures(exchange):
@@ -290,6 +292,21 @@ def streams_image_tokens_as_text(exchange: Exchange) -> None:
             if choice["delta"].get("content"):
                 choice["delta"]["content"] = "<|image_pad|>" + choice["delta"]["content"]
                 return
+
+
+# Scores.
+
+
+@FAULTS.asked(CHAT, SCORED, "answer: another token from output position")
+def normalises_with_the_wrong_sign(exchange: Exchange) -> None:
+    """Where scores are asked for, what is bright in a picture is dark."""
+    if exchange.body.get("prompt_logprobs") is not None:
+        for part in pictures(exchange):
+            if scene := SCORED_SCENES.get(url_of(part)):
+                show(part, files.data_url(files.png(255 - pixels(scene)), PNG))
+
+
+SCORED_SCENES = {png_url(scene): scene for case in scored.CASES for scene in case.scenes}
 
 
 # Refusals.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pytest_vllm_gates.catalog.vision import Vision
 from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
 from pytest_vllm_gates.vision import cases, checks, encodings
 from pytest_vllm_gates.vision.seen import RefusedCase, RenderedImages, SeenCase
@@ -85,6 +86,28 @@ def test_each_image_has_as_many_tokens_as_its_size_makes() -> None:
     assert checks.expected_ids(seen(), WRITTEN, PAD, SIZES) == DUE
     two = seen(sizes=((64, 64), (96, 64)))
     assert checks.expected_ids(two, (PAD, 3, PAD), PAD, SIZES) == [PAD] * 4 + [3] + [PAD] * 6
+
+
+def test_a_place_has_what_the_processor_writes_in_it() -> None:
+    vision = Vision(pad="<pad>", rule="fixed", tokens=2, written="\n<image>PADS</image>\n")
+    two = seen(sizes=((64, 64), (96, 64)))
+    sizes = ImageSizes("fixed", most_tokens=2)
+    text = checks.expected_text(two, "a<image>b<image>c", "<image>", vision, sizes)
+    image = "\n<image><pad><pad></image>\n"
+    assert text == f"a{image}b{image}c"
+    assert checks.expected_text(two, "a<image>b", "<image>", vision, sizes) == f"a{image}b"
+    third = checks.expected_text(two, "<image><image><image>", "<image>", vision, sizes)
+    assert third == f"{image}{image}<image>"
+
+
+def test_the_place_of_a_wrapped_image_has_its_tokens() -> None:
+    inside = RenderedImages(tuple(DUE), ((0, 6),), ("a",))
+    assert not says(checks.prompts(seen(rendered=inside), DUE, PAD, wrapped=True))
+    assert says(checks.prompts(seen(rendered=inside), DUE, PAD))
+    late = RenderedImages(tuple(DUE), ((2, 4),), ("a",))
+    assert says(checks.prompts(seen(rendered=late), DUE, PAD, wrapped=True)) == [
+        "images are placed at [(2, 4)], and their tokens are at [(1, 4)]"
+    ]
 
 
 def test_a_prompt_as_due_has_no_fault() -> None:

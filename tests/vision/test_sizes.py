@@ -53,6 +53,11 @@ def test_some_families_have_as_many_tokens_whatever_the_size() -> None:
     assert sizes.sizes(fixed, SMALL).tokens(1, 1000) == 256
 
 
+def test_what_the_processor_writes_has_a_place_for_the_tokens() -> None:
+    with pytest.raises(ValueError, match="written has no PADS: '<image>'"):
+        Vision(pad="<image_soft_token>", rule="fixed", tokens=256, written="<image>")
+
+
 # What transformers' Gemma4ImageProcessor 5.19.0 makes of these sizes.
 @pytest.mark.parametrize(
     ("size", "tokens"),
