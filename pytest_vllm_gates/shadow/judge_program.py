@@ -6,11 +6,11 @@ that a pair that takes too long can be given up.
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import lru_cache
 from pathlib import Path
 
-from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.shadow import settings as shadow_settings
 from pytest_vllm_gates.shadow.judge import PairJudge
 from pytest_vllm_gates.shadow.markers import markers_of
@@ -29,12 +29,15 @@ def main(family: str | None, project: Path) -> int:
     for line in sys.stdin.buffer:
         try:
             judged = judge.judge(*pair_of(line))
-        except UserError:
-            raise
         except Exception as error:  # noqa: BLE001 - a pair of strangers ends no judging
             judged = PairJudgement(left_out=f"it cannot be judged: {type(error).__name__}")
-        sys.stdout.buffer.write(judgement_line(judged))
-        sys.stdout.buffer.flush()
+        try:
+            sys.stdout.buffer.write(judgement_line(judged))
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # The proxy was killed. Python would try to write the rest when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
     return 0
 
 

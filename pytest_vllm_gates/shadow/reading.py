@@ -148,8 +148,8 @@ def _completion(parts: Sequence[Mapping[str, Any]]) -> Answer:
 
 
 def _times(pieces: Sequence[tuple[float, bytes]], *, streamed: bool) -> Iterator[tuple[str, float]]:
-    """Yield the figures of time."""
-    if not pieces:
+    """Yield the figures of time; none of a recorded answer, whose times are 0."""
+    if not pieces or not pieces[-1][0]:
         return
     if not streamed:
         yield "whole_s", pieces[-1][0]

@@ -186,16 +186,18 @@ def test_a_bad_canary_costs_clients_nothing(mode: str, tmp_path: Path) -> None:
 
 
 def test_sigterm_lets_requests_on_their_way_end(tmp_path: Path) -> None:
-    with running(Chats("slow")) as stable, running(Chats()) as canary:
-        with shadow(stable.url, canary.url, tmp_path) as process:
-            with concurrent.futures.ThreadPoolExecutor(1) as pool:
-                answer = pool.submit(chat, process.port)
-                while not stable.seen:
-                    time.sleep(0.01)
-                status = process.end()
-                assert answer.result()[0] == 200
-            assert status == 6
-            assert "KEEP WATCHING after 1 pairs" in process.printed
+    with (
+        running(Chats("slow")) as stable,
+        running(Chats()) as canary,
+        shadow(stable.url, canary.url, tmp_path) as process,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        answer = pool.submit(chat, process.port)
+        while not stable.seen:
+            time.sleep(0.01)
+        assert process.end() == 6
+        assert answer.result()[0] == 200
+        assert "KEEP WATCHING after 1 pairs" in process.printed
 
 
 def test_the_share_is_that_asked_for_and_more_memory_is_not_taken(tmp_path: Path) -> None:
