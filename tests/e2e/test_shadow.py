@@ -74,10 +74,8 @@ def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
                     "messages": [{"role": "user", "content": "What is the capital of France?"}],
                     **more,
                 }  # fmt: skip
-                status, _, data = ask(
-                    process.port, "POST", CHAT, json.dumps(body).encode(), endpoint.request_headers(),
-                    named=False,
-                )  # fmt: skip
+                data, headers = json.dumps(body).encode(), endpoint.request_headers()
+                status, _, data = ask(process.port, "POST", CHAT, data, headers, named=False)
                 assert status == 200, data
             document = process.until_pairs(len(BODIES))
     assert document["pairs"] == len(BODIES)
