@@ -20,7 +20,7 @@ from pytest_vllm_gates.shadow.metrics import ShadowCollector
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.shadow.watch import Watch
+    from pytest_vllm_gates.shadow.watch import CanaryWatch
 
 VERDICT, METRICS, HEALTH = "/-/gates/verdict", "/-/gates/metrics", "/-/gates/health"
 
@@ -33,7 +33,7 @@ ANSWERS: Mapping[str, frozenset[str]] = {
 NO = 409
 
 
-def control_application(watch: Watch) -> web.Application:
+def control_application(watch: CanaryWatch) -> web.Application:
     """Return the application of the second port."""
 
     async def verdict(_: web.Request) -> web.Response:

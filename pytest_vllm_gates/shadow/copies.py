@@ -34,7 +34,7 @@ class MirrorLimits:
     """How long the canary may take for an answer."""
 
 
-class Room:
+class CopyRoom:
     """What is left of the memory for all copies."""
 
     def __init__(self, limit: int) -> None:
@@ -56,7 +56,7 @@ class Room:
 class KeptAnswer:
     """The pieces of an answer as they come, within the limits."""
 
-    def __init__(self, room: Room, most: int) -> None:
+    def __init__(self, room: CopyRoom, most: int) -> None:
         self._room = room
         self._most = most
         self.pieces: list[tuple[float, bytes]] = []

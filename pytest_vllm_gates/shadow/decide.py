@@ -65,7 +65,7 @@ class KindState:
 
 
 @dataclass(frozen=True)
-class Decision:
+class ShadowDecision:
     """The answer to a question, with what it rests on."""
 
     promotion: str
@@ -79,7 +79,7 @@ class Decision:
 
 def decide(
     tally: Tally, settings: ShadowSettings, question: Question, *, forecast: bool = False
-) -> Decision:
+) -> ShadowDecision:
     """Return the decision at this moment; `forecast` also says how many more pairs it needs."""
     kinds = tuple(
         kind_state(name, count, tally.pairs, settings, question, forecast=forecast)
@@ -95,7 +95,7 @@ def decide(
     bad = [_kind_reason(state) for state in kinds if state.rejected]
     bad += [state.reason for state in figures if state.rejected]
     if bad:
-        return Decision(REJECT, tuple(bad), tally.pairs, None, kinds, figures)
+        return ShadowDecision(REJECT, tuple(bad), tally.pairs, None, kinds, figures)
     weighty = [state for state in figures if state.is_weighty(tally.pairs)]
     missing = [
         *_missing_pairs(tally.pairs, question),
@@ -111,11 +111,11 @@ def decide(
             f"{tally.pairs} pairs: no kind fails {question.margin:.2%} more often on the canary, "
             f"and {len(weighty)} quantiles are within their ratio"
         )
-        return Decision(PROMOTE, (reason,), tally.pairs, 0, kinds, figures)
+        return ShadowDecision(PROMOTE, (reason,), tally.pairs, 0, kinds, figures)
     needs = [need for need, _ in missing if need is not None]
     more = max(needs) if len(needs) == len(missing) else None
     reasons = tuple(reason for _, reason in missing)
-    return Decision(HOLD, reasons, tally.pairs, more, kinds, figures)
+    return ShadowDecision(HOLD, reasons, tally.pairs, more, kinds, figures)
 
 
 Missing = tuple[int | None, str]

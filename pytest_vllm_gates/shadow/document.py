@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_vllm_gates.shadow.copies import MirrorCounts
-    from pytest_vllm_gates.shadow.decide import Decision, KindState, Question
-    from pytest_vllm_gates.shadow.figures import Bounds, FigureState
+    from pytest_vllm_gates.shadow.decide import KindState, Question, ShadowDecision
+    from pytest_vllm_gates.shadow.figures import FigureState, QuantileBounds
     from pytest_vllm_gates.shadow.settings import ShadowSettings
     from pytest_vllm_gates.shadow.tally import Tally
 
@@ -25,7 +25,7 @@ EXIT_STATUS: Mapping[str, int] = {"PROMOTE": 0, "REJECT": 1, "HOLD": 6}
 
 
 def shadow_document(  # noqa: PLR0917
-    decision: Decision,
+    decision: ShadowDecision,
     tally: Tally,
     counts: MirrorCounts,
     question: Question,
@@ -132,7 +132,7 @@ def _figure(state: FigureState) -> dict[str, Any]:
     }
 
 
-def _bounds(bounds: Bounds) -> dict[str, float | None]:
+def _bounds(bounds: QuantileBounds) -> dict[str, float | None]:
     return {"lower": bounds.lower, "value": bounds.value, "upper": bounds.upper}
 
 

@@ -19,7 +19,7 @@ LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True)
-class Bounds:
+class QuantileBounds:
     """Between which values a quantile lies; None where nothing bounds it."""
 
     lower: float | None
@@ -37,8 +37,8 @@ class FigureState:
     values: Values
     levels: tuple[float, float]
     """The chances of an error: of REJECT for this quantile, and of PROMOTE."""
-    stable: Bounds
-    canary: Bounds
+    stable: QuantileBounds
+    canary: QuantileBounds
     """The bounds at the level of REJECT."""
 
     @property
@@ -108,7 +108,9 @@ def figure_state(
     return FigureState(name, quantile, settings, values, levels, stable, canary)
 
 
-def bounds_of(values: Sequence[float], quantile: float, alpha: float, scale: float = 1.0) -> Bounds:
+def bounds_of(
+    values: Sequence[float], quantile: float, alpha: float, scale: float = 1.0
+) -> QuantileBounds:
     """Return the bounds of a quantile of sorted values, of which there is one at least.
 
     With `scale`, those of so many times as many values of the same distribution.
@@ -116,14 +118,14 @@ def bounds_of(values: Sequence[float], quantile: float, alpha: float, scale: flo
     count = len(values)
     value = values[min(count - 1, int(quantile * count))]
     if math.isinf(scale):
-        return Bounds(value, value, value)
+        return QuantileBounds(value, value, value)
     trials = max(1, round(count * scale))
     lower, upper = sequential.quantile_ranks(trials, quantile, alpha)
 
     def at(rank: int | None) -> float | None:
         return None if rank is None else values[min(count - 1, rank * count // trials)]
 
-    return Bounds(at(lower), value, at(upper))
+    return QuantileBounds(at(lower), value, at(upper))
 
 
 def _exceeds(lower: float | None, upper: float | None, ratio: float) -> bool:
@@ -134,6 +136,6 @@ def _within(upper: float | None, lower: float | None, ratio: float) -> bool:
     return upper is not None and lower is not None and upper <= lower * ratio
 
 
-def _shown(bounds: Bounds) -> str:
+def _shown(bounds: QuantileBounds) -> str:
     low, high = ("?" if bound is None else f"{bound:.4g}" for bound in (bounds.lower, bounds.upper))
     return f"{bounds.value:.4g} ({low} to {high})"

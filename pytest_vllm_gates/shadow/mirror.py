@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from pytest_vllm_gates.client.exchange import Sent
-    from pytest_vllm_gates.shadow.copies import MirrorCounts, MirrorLimits, RequestCopy, Room
+    from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits, RequestCopy
 
 NO_PAIR = "the client hung up"
 
@@ -31,7 +31,7 @@ class Mirror:
         root: str,
         key: str | None,
         limits: MirrorLimits,
-        room: Room,
+        room: CopyRoom,
         counts: MirrorCounts,
         judged: Callable[[Sent, Sent], Awaitable[None]],
     ) -> None:

@@ -21,7 +21,7 @@ from pytest_vllm_gates.shadow.sessions import plain_session
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from pytest_vllm_gates.shadow.copies import MirrorCounts, MirrorLimits, Room
+    from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
     from pytest_vllm_gates.shadow.headers import Header
     from pytest_vllm_gates.shadow.mirror import Mirror
     from pytest_vllm_gates.shadow.settings import ShadowSettings
@@ -46,7 +46,7 @@ class StableProxy:
         share: float,
         settings: ShadowSettings,
         limits: MirrorLimits,
-        room: Room,
+        room: CopyRoom,
         counts: MirrorCounts,
         seed: int | None = None,
     ) -> None:
@@ -186,7 +186,7 @@ class StableProxy:
 class _KeptRequest:
     """A request's body, kept for its copy while it is passed on."""
 
-    def __init__(self, request: web.Request, most: int, room: Room) -> None:
+    def __init__(self, request: web.Request, most: int, room: CopyRoom) -> None:
         self._request = request
         self._most = most
         self._room = room

@@ -40,7 +40,7 @@ CARRYING = re.compile(
 
 
 @dataclass
-class Reading:
+class SideReading:
     """One side's answer."""
 
     answer: Answer | None = None
@@ -51,9 +51,9 @@ class Reading:
     figures: dict[str, float] = field(default_factory=dict)
 
 
-def read(sent: Sent, request: Mapping[str, Any]) -> Reading:
+def read(sent: Sent, request: Mapping[str, Any]) -> SideReading:
     """Read an answer of status 200."""
-    found = Reading()
+    found = SideReading()
     kind = _header(sent, "content-type")
     try:
         pieces = _decoded(sent)
@@ -77,7 +77,7 @@ def read(sent: Sent, request: Mapping[str, Any]) -> Reading:
     return found
 
 
-def _read_whole(found: Reading, path: str, recording: Recording) -> None:
+def _read_whole(found: SideReading, path: str, recording: Recording) -> None:
     from openai.types import chat as openai_chat  # noqa: PLC0415 - heavy
 
     body = json.loads(recording.body)
@@ -94,7 +94,7 @@ def _read_whole(found: Reading, path: str, recording: Recording) -> None:
 
 
 def _read_stream(
-    found: Reading, path: str, recording: Recording, request: Mapping[str, Any]
+    found: SideReading, path: str, recording: Recording, request: Mapping[str, Any]
 ) -> None:
     if path.endswith((CHAT, COMPLETIONS)):
         found.framing += event_checks.faults(recording)
@@ -118,7 +118,7 @@ def _read_stream(
 
 
 def _read_chat_stream(
-    found: Reading, parts: Sequence[dict[str, Any]], request: Mapping[str, Any]
+    found: SideReading, parts: Sequence[dict[str, Any]], request: Mapping[str, Any]
 ) -> None:
     from openai.types.chat import ChatCompletionChunk  # noqa: PLC0415 - heavy
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.client.exchange import Sent
-    from pytest_vllm_gates.shadow.copies import MirrorCounts, MirrorLimits, Room
+    from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
     from pytest_vllm_gates.shadow.mirror import Mirror
     from pytest_vllm_gates.shadow.settings import ShadowSettings
 
@@ -39,7 +39,7 @@ class RecordedTrace:
         mirror: Mirror,
         settings: ShadowSettings,
         limits: MirrorLimits,
-        room: Room,
+        room: CopyRoom,
         counts: MirrorCounts,
     ) -> None:
         """`stable` is a server's URL without `/v1`; None: the recorded answers are its side."""

@@ -40,20 +40,20 @@ BETS = tuple(float(bet) for bet in np.geomspace(0.002, 0.98, 24))
 
 
 @dataclass(frozen=True)
-class Mixture:
+class RateMixture:
     """The density of the rates that a mixture bets on: a beta density, cut off below."""
 
     a: float
     b: float
 
 
-EVEN = Mixture(1.0, 1.0)
+EVEN = RateMixture(1.0, 1.0)
 """Every rate alike."""
-BY_ORDERS = Mixture(0.01, 1.0)
+BY_ORDERS = RateMixture(0.01, 1.0)
 """Nearly every order of magnitude alike: for rates of which only the order is in question."""
 
 
-def log_excess(events: int, trials: int, rate: float, mixture: Mixture = EVEN) -> float:
+def log_excess(events: int, trials: int, rate: float, mixture: RateMixture = EVEN) -> float:
     """Return the logarithm of the evidence that an event's chance is above `rate`, in nats.
 
     `rate` is between 0 and 1, both excluded.
@@ -65,7 +65,7 @@ def _log_excess(
     events: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
     trials: int,
     rate: float,
-    mixture: Mixture,
+    mixture: RateMixture,
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     a, b = mixture.a + events, mixture.b + trials - events
     with np.errstate(divide="ignore"):

@@ -16,14 +16,14 @@ from aiohttp import web
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction.redactor import Redactor
 from pytest_vllm_gates.shadow.control import control_application
-from pytest_vllm_gates.shadow.copies import MirrorCounts, MirrorLimits, Room
+from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
 from pytest_vllm_gates.shadow.decide import HOLD, Question
 from pytest_vllm_gates.shadow.judging import JudgeProcess
 from pytest_vllm_gates.shadow.mirror import Mirror
 from pytest_vllm_gates.shadow.proxy import StableProxy
 from pytest_vllm_gates.shadow.recorded import RecordedTrace
 from pytest_vllm_gates.shadow.sessions import LINE_BYTES
-from pytest_vllm_gates.shadow.watch import Watch
+from pytest_vllm_gates.shadow.watch import CanaryWatch
 from pytest_vllm_gates.shadow.webhook import Webhook
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
     `ready` gets the URLs of the proxy and of the second port once both answer; the first is empty
     with a trace. Raises `UserError` where a port cannot be had.
     """
-    counts, room = MirrorCounts(), Room(shadow.limits.all_bytes)
+    counts, room = MirrorCounts(), CopyRoom(shadow.limits.all_bytes)
     judge = JudgeProcess(shadow.family, shadow.project)
-    watch = Watch(
+    watch = CanaryWatch(
         shadow.settings, shadow.question, counts, judge,
         {"stable": shadow.stable or "recorded", "canary": shadow.canary},
         shadow.redactor.failure,
@@ -128,7 +128,7 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
 
 
 async def _until_the_end(
-    shadow: Shadow, watch: Watch, ending: asyncio.Event, hook: Webhook | None
+    shadow: Shadow, watch: CanaryWatch, ending: asyncio.Event, hook: Webhook | None
 ) -> None:
     until_s = None if shadow.minutes is None else time.monotonic() + 60 * shadow.minutes
     end = asyncio.ensure_future(ending.wait())

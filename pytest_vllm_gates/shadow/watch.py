@@ -7,7 +7,7 @@ import datetime
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.shadow.decide import REJECT, Decision, decide, kind_state
+from pytest_vllm_gates.shadow.decide import REJECT, ShadowDecision, decide, kind_state
 from pytest_vllm_gates.shadow.document import shadow_document
 from pytest_vllm_gates.shadow.tally import PairJudgement, Tally
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.settings import ShadowSettings
 
 
-class Watch:
+class CanaryWatch:
     """Counts judged pairs and decides. A REJECT stands: no later pair takes it back."""
 
     def __init__(  # noqa: PLR0917
@@ -49,7 +49,7 @@ class Watch:
         self.tally = Tally(settings.kinds, settings.figures)
         self.judged = asyncio.Event()
         """Set after each judged pair; whoever waits for it clears it."""
-        self.rejected: Decision | None = None
+        self.rejected: ShadowDecision | None = None
         self.started = _now()
 
     async def take(self, stable: Sent, canary: Sent) -> None:
@@ -83,12 +83,12 @@ class Watch:
         if self.rejected is None and any(state.rejected for state in states):
             self._note(decide(tally, settings, self._question))
 
-    def _note(self, decision: Decision) -> Decision:
+    def _note(self, decision: ShadowDecision) -> ShadowDecision:
         if decision.promotion == REJECT and self.rejected is None:
             self.rejected = decision
         return self.rejected or decision
 
-    async def decision(self, *, forecast: bool = False) -> Decision:
+    async def decision(self, *, forecast: bool = False) -> ShadowDecision:
         """Return the decision at this moment."""
         if self.rejected is None:
             # It takes milliseconds, which clients would wait for.

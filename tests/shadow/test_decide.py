@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.shadow import settings as shadow_settings
-from pytest_vllm_gates.shadow.decide import HOLD, PROMOTE, REJECT, Decision, Question, decide
+from pytest_vllm_gates.shadow.decide import HOLD, PROMOTE, REJECT, Question, ShadowDecision, decide
 from pytest_vllm_gates.shadow.tally import PairJudgement, SideJudgement, Tally
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def pair(
     return PairJudgement(*sides)
 
 
-def decided(pairs: Sequence[PairJudgement], *, forecast: bool = False) -> Decision:
+def decided(pairs: Sequence[PairJudgement], *, forecast: bool = False) -> ShadowDecision:
     tally = Tally(SETTINGS.kinds, SETTINGS.figures)
     for each in pairs:
         tally.add(each)

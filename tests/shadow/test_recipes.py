@@ -19,7 +19,7 @@ from pytest_vllm_gates.shadow.copies import MirrorCounts
 from pytest_vllm_gates.shadow.decide import HOLD, PROMOTE, REJECT, Question
 from pytest_vllm_gates.shadow.judging import JudgeProcess
 from pytest_vllm_gates.shadow.tally import PairJudgement, SideJudgement
-from pytest_vllm_gates.shadow.watch import Watch
+from pytest_vllm_gates.shadow.watch import CanaryWatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,11 +33,13 @@ def documents(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((FOLDER / name).read_text(encoding="utf-8")))
 
 
-def watch_of(promotion: str) -> Watch:
+def watch_of(promotion: str) -> CanaryWatch:
     """Return a watch that has seen what its answer needs."""
     settings = shadow_settings.load()
     judge = JudgeProcess(None, FOLDER)
-    watch = Watch(settings, Question(), MirrorCounts(), judge, {"stable": "s", "canary": "c"}, str)
+    watch = CanaryWatch(
+        settings, Question(), MirrorCounts(), judge, {"stable": "s", "canary": "c"}, str
+    )
     for _ in range({PROMOTE: 1100, HOLD: 10, REJECT: 10}[promotion]):
         watch.count(PairJudgement())
     for _ in range(2 * (promotion == REJECT)):
@@ -78,7 +80,7 @@ def argo_phase(metric: Mapping[str, Any], result: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("promotion", "phase"), zip(ANSWERS, ("Successful", "Inconclusive", "Failed"), strict=True)
+    ("promotion", "phase"), [(PROMOTE, "Successful"), (HOLD, "Inconclusive"), (REJECT, "Failed")]
 )
 def test_argo_gets_an_answer_for_each_verdict(promotion: str, phase: str) -> None:
     (template,) = documents("argo-analysis.yaml")

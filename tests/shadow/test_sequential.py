@@ -11,7 +11,7 @@ from scipy import stats
 from pytest_vllm_gates.shadow.sequential import (
     BY_ORDERS,
     EVEN,
-    Mixture,
+    RateMixture,
     log_below,
     log_excess,
     most_events,
@@ -25,7 +25,7 @@ ALPHA = 0.05
 
 @pytest.mark.parametrize("mixture", [EVEN, BY_ORDERS])
 @pytest.mark.parametrize("rate", [1e-3, 0.05, 0.5, 0.95])
-def test_evidence_of_an_excess_averages_one_at_the_rate(rate: float, mixture: Mixture) -> None:
+def test_evidence_of_an_excess_averages_one_at_the_rate(rate: float, mixture: RateMixture) -> None:
     trials = 40
     mean = sum(
         stats.binom.pmf(events, trials, rate) * math.exp(log_excess(events, trials, rate, mixture))
