@@ -71,7 +71,8 @@ def test_other_commands_import_nothing_of_it() -> None:
     )
     names = done.stdout.split()
     assert "pytest_vllm_gates.cli.shadow" in names
-    assert {"aiohttp", "pytest_vllm_gates.shadow"}.isdisjoint(names)
+    # `openai` imports aiohttp itself where it is installed.
+    assert not [name for name in names if name.startswith("pytest_vllm_gates.shadow")]
 
 
 def test_a_port_that_is_taken_is_named(

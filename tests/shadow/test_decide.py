@@ -162,7 +162,7 @@ def test_the_figures_of_the_page_are_right() -> None:
     assert decided([pair()] * 1998 + [pair(canary=["framing"])] * 2).promotion == REJECT
     assert decided([pair(canary=["call"])] * 18).promotion == HOLD
     assert decided([pair(canary=["call"])] * 19).promotion == REJECT
-    assert decided([pair()] * 1023).promotion == HOLD
-    assert decided([pair()] * 1024).promotion == PROMOTE
+    assert decided([pair()] * 1022).promotion == HOLD
+    assert decided([pair()] * 1023).promotion == PROMOTE
     caught = 1 - 0.99**500 - 500 * 0.01 * 0.99**499
     assert round(caught, 2) == 0.96
