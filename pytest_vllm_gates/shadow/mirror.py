@@ -90,6 +90,8 @@ class Mirror:
         except asyncio.CancelledError:
             gone = copy.answered.done() and copy.answered.result() is None
             self._counts.not_mirrored[NO_PAIR if gone else "the shadow ended"] += 1
+        except Exception as error:  # noqa: BLE001 - one pair ends no shadow
+            self._counts.not_mirrored[f"it failed here: {type(error).__name__}"] += 1
         finally:
             kept.forget()
             copy.stable.forget()

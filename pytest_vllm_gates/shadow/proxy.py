@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import time
@@ -165,22 +166,39 @@ class StableProxy:
         response[PASSED_HEADERS] = {name.lower() for name, _ in headers}
         try:
             await response.prepare(request)
-            async for piece in upstream.content.iter_any():
+            async for piece in _pieces(upstream):
                 if copy:
                     copy.stable.add(time.monotonic() - begun_s, piece)
                 await response.write(piece)
-        except aiohttp.ClientError as error:
+        except _BrokenOffError as error:
             # The client is to see that the answer is not whole, as it would without the proxy.
             if copy:
-                why = f"{type(error).__name__}: {error}"
-                copy.settle(copy.sent(copy.stable, upstream.status, headers, why))
+                copy.settle(copy.sent(copy.stable, upstream.status, headers, str(error)))
             if request.transport:
                 request.transport.abort()
             return response
+        except ConnectionError:  # the client is gone
+            if copy:
+                copy.settle(None)
+            return response
         if copy:
             copy.settle(copy.sent(copy.stable, upstream.status, headers))
-        await response.write_eof()
+        with contextlib.suppress(ConnectionError):
+            await response.write_eof()
         return response
+
+
+class _BrokenOffError(Exception):
+    """The stable server's answer ends before its end."""
+
+
+async def _pieces(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield an answer's body as it comes; raises `_BrokenOffError`."""
+    try:
+        async for piece in upstream.content.iter_any():
+            yield piece
+    except (aiohttp.ClientError, OSError) as error:
+        raise _BrokenOffError(f"{type(error).__name__}: {error}") from error
 
 
 class _KeptRequest:

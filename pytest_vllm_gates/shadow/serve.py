@@ -113,9 +113,10 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
             trace.cancel() if not trace.done() else trace.result()
         # Clients come first: what they asked for is answered in full, as long as there is time.
         mirror.closing = True
+        until_s = time.monotonic() + shadow.drain_s
         if proxy_url:
             await runners.pop().cleanup()
-        await mirror.drain(shadow.drain_s)
+        await mirror.drain(max(0.0, until_s - time.monotonic()))
         if hook:
             await hook.changed(watch.document, (await watch.decision()).promotion)
             await hook.close(TURN_S)
@@ -132,6 +133,7 @@ async def _until_the_end(
 ) -> None:
     until_s = None if shadow.minutes is None else time.monotonic() + 60 * shadow.minutes
     end = asyncio.ensure_future(ending.wait())
+    looked_s = 0.0
     try:
         while not ending.is_set():
             left_s = LOOK_S if until_s is None else min(LOOK_S, until_s - time.monotonic())
@@ -143,8 +145,12 @@ async def _until_the_end(
             watch.judged.clear()
             if shadow.pairs is not None and watch.tally.pairs >= shadow.pairs:
                 return
-            if watch.rejected is None and not hook and not shadow.until_verdict:
+            now_s = time.monotonic()
+            if not (hook or shadow.until_verdict) or (
+                watch.rejected is None and now_s < looked_s + LOOK_S
+            ):
                 continue
+            looked_s = now_s
             promotion = (await watch.decision()).promotion
             if hook:
                 await hook.changed(watch.document, promotion)

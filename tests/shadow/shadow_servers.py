@@ -210,7 +210,7 @@ class ShadowProcess:
 def judged(document: Mapping[str, Any]) -> int:
     """Return how many pairs are done with."""
     traffic = document["traffic"]
-    return int(document["pairs"]) + sum(traffic["not_judged"].values())
+    return int(document["pairs"] + sum(traffic["not_judged"].values()))
 
 
 @contextlib.contextmanager

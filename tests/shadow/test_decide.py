@@ -23,11 +23,11 @@ def pair(
     canary: Sequence[str] = (),
     figures: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {}),
 ) -> PairJudgement:
-    sides = [
+    first, second = (
         SideJudgement(dict.fromkeys(kinds, "wrong"), values)
         for kinds, values in zip((stable, canary), figures, strict=True)
-    ]
-    return PairJudgement(*sides)
+    )
+    return PairJudgement(first, second)
 
 
 def decided(pairs: Sequence[PairJudgement], *, forecast: bool = False) -> ShadowDecision:
