@@ -45,7 +45,8 @@ def shadow_document(  # noqa: PLR0917
         "watching": decision.promotion == HOLD,
         "exit_status": EXIT_STATUS[decision.promotion],
         "reasons": list(decision.reasons),
-        "pairs": tally.pairs,
+        # A REJECT stands as it was; counting goes on.
+        "pairs": tally.pairs if decision.promotion == REJECT else decision.pairs,
         "more_pairs": decision.more_pairs,
         "question": {
             "alpha": question.alpha,
@@ -78,7 +79,7 @@ def summary(document: Mapping[str, Any]) -> str:
     if document["promotion"] == HOLD:
         more = document["more_pairs"]
         lines.append(
-            "  no number of pairs like these would do"
+            "  with figures like these no number of pairs would promote it"
             if more is None
             else f"  about {more} more pairs like these are needed for PROMOTE"
         )
