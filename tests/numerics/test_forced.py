@@ -122,11 +122,15 @@ def test_an_equal_server_is_asked_all_texts(monkeypatch: pytest.MonkeyPatch) -> 
     assert {each.answer for each in comparisons} == {Equivalence.EQUIVALENT}
 
 
-def test_a_different_server_is_asked_no_more_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("enough", "texts"), [(0, 8), (10_000, 24)])
+def test_a_different_server_is_asked_no_more_than_names_the_difference(
+    monkeypatch: pytest.MonkeyPatch, enough: int, texts: int
+) -> None:
+    monkeypatch.setattr(checks_paired, "NAMED_TOKENS", enough)
     asked = Asked(monkeypatch)
     trusted = asked.rounds(23).whole()
     asked.requests, asked.off = 0, 0.01
     now, comparisons = checks_paired.until_different(trusted, asked.rounds(23))
-    assert len(now.texts) == 8
-    assert asked.requests == 3 * 8
+    assert len(now.texts) == texts
+    assert asked.requests == 3 * texts
     assert Equivalence.DIFFERENT in {each.answer for each in comparisons}
