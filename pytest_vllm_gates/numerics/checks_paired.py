@@ -144,13 +144,14 @@ def until_different(
     Only what differs ends it early: that a text is equal is not known before it was asked. Not
     before `NAMED_TOKENS`, though, for with fewer a difference is seen and not what it looks like.
     """
-    now, comparisons = rounds.nothing, []
+    now, comparisons, found = rounds.nothing, list[Comparison](), list[Comparison]()
     for now in rounds:
         comparisons = compare(trusted, now, None, between_machines, looks=rounds.looks)
-        different = any(each.answer is Equivalence.DIFFERENT for each in comparisons)
-        if different and now.tokens >= NAMED_TOKENS:
+        if any(each.answer is Equivalence.DIFFERENT for each in comparisons):
+            found = comparisons
+        if found and now.tokens >= NAMED_TOKENS:
             break
-    return now, comparisons
+    return now, found or comparisons
 
 
 def distance(one: Sequence[float], other: Sequence[float], part: float = 1.0) -> float:
