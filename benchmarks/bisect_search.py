@@ -4,8 +4,10 @@
 
 Each culprit is drawn again so many times: how many axes and releases there are, where the culprit
 lies, which bundles cannot be judged. Counted: culprits found rightly, wrong ones stated as certain,
-and, for answers that repeat, searches with more boots along n releases than log2(n), rounded up,
-and 2. Exits 1 where fewer than 95 % are right, or either of the others is not 0.
+and, for answers that repeat, searches that found the culprit with more boots along n releases than
+log2(n), rounded up, and 2. The third answer of each side, which makes a culprit certain, comes
+after that and is not among them. Exits 1 where fewer than 95 % are right, or either of the others
+is not 0.
 """
 
 from __future__ import annotations
@@ -52,11 +54,13 @@ class World:
     """An axis that resolves only together with another."""
     dice: random.Random = field(default_factory=random.Random)
     asked: Counter[str] = field(default_factory=Counter)
+    finding: Counter[str] = field(default_factory=Counter)
+    """Those of them that are not the third answer of a side."""
 
     def ask(self, mixture: Mixture, trial: int) -> TrialAnswer:
         """Return what a boot of the mixture would come to."""
-        del trial
         self.asked[mixture.key] += 1
+        self.finding[mixture.key] += trial < search.SURE
         if mixture.version in self.broken:
             return TrialAnswer.INCONCLUSIVE
         at = set(mixture.changed) | ({mixture.version[0]} if mixture.version else set())
@@ -222,8 +226,8 @@ class Tally:
     right: int
     wrong_and_certain: int
     beyond: int
-    """Searches with repeatable answers that took more boots along an axis of n releases than
-    log2(n), rounded up, and 2."""
+    """Searches with repeatable answers that took more boots to find the culprit along an axis of n
+    releases than log2(n), rounded up, and 2."""
     most_boots: int
 
 
@@ -247,7 +251,7 @@ def _beyond(drawn: World) -> bool:
     for axis in drawn.axes:
         boots = sum(
             count
-            for key, count in drawn.asked.items()
+            for key, count in drawn.finding.items()
             if any(f"{axis.name} {release}" in key.split(", ") for release in axis.versions)
         )
         if axis.versions and boots > math.ceil(math.log2(len(axis.versions))) + 2:

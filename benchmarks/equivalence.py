@@ -125,12 +125,13 @@ def tokens_to_find(trusted: ForcedRun, now: ForcedRun, orders: int) -> Iterator[
     texts = [*now.texts]
     for _ in range(orders):
         shuffle.shuffle(texts)
-        found = None
+        looks, found = len(texts) - LEAST_TEXTS + 1, None
         for count in range(LEAST_TEXTS, len(texts) + 1):
             part = replace(now, texts=tuple(texts[:count]))
             if part.tokens > MOST_TOKENS:
                 break
-            if any(each.answer is Equivalence.DIFFERENT for each in compare(trusted, part)):
+            comparisons = compare(trusted, part, looks=looks)
+            if any(each.answer is Equivalence.DIFFERENT for each in comparisons):
                 found = part.tokens
                 break
         yield found

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cores
 import hypothesis
 import jsonschema
 import openai
@@ -48,6 +49,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("real") and not ASK_SERVERS.isdisjoint(item.path.parts):
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give each of xdist's workers cores of its own for the servers that it boots."""
+    if item.get_closest_marker("real"):
+        cores.keep(every=item.get_closest_marker("every_core") is not None)
 
 
 # Plugins that are installed for tests/plugin/test_company.py, which change what others see.

@@ -59,8 +59,10 @@ HEAVY = {
 }  # fmt: skip
 LIGHT = {
     f"{NAME}.options{name}"
-    for name in ("", ".defaults", ".kinds", ".names", ".read", ".record", ".table")
-}
+    for name in (
+        "", ".defaults", ".judging", ".kinds", ".names", ".read", ".record", ".serving", ".table",
+    )
+}  # fmt: skip
 # Programs of their own that import locust, and gevent, which patches the standard library.
 PATCHED = {f"load.generator.{name}" for name in ("locust_master", "locust_user", "worker_program")}
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import Version
+
 from pytest_vllm_gates.bisection import differences
 from pytest_vllm_gates.catalog import flags, lane as lanes, releases
 from pytest_vllm_gates.environment import release_lock
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_together
 from pytest_vllm_gates.lanes import diff as lanes_diff
+from pytest_vllm_gates.nightly.types import is_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,11 +59,32 @@ def is_bad(mixture: Mixture, axis: str, item: str = "") -> bool:
 
 
 def vllm_version(mixture: Mixture, pair: LanePair) -> str:
-    """Return the release of vLLM in a mixture."""
+    """Return the version of vLLM in a mixture: a release, or a commit's label."""
     if mixture.version and mixture.version[0] == "vllm":
         return mixture.version[1]
     side = pair.bad_versions if is_bad(mixture, "vllm") else pair.good_versions
     return side[pair.package]
+
+
+def vllm_release(mixture: Mixture, pair: LanePair) -> str:
+    """Return the release that the vLLM of a mixture counts as, for its start and its flags.
+
+    A commit between two releases counts as the older of them: what it starts with and takes is
+    still taken, deprecated at worst, by what came after.
+    """
+    if mixture.version and mixture.version[0] == "vllm":
+        if not is_label(mixture.version[1]):
+            return mixture.version[1]
+        return min(pair.release(pair.good), pair.release(pair.bad), key=Version)
+    return pair.release(pair.bad if is_bad(mixture, "vllm") else pair.good)
+
+
+def vllm_wheel(mixture: Mixture, pair: LanePair) -> str | None:
+    """Return the address of a mixture's vLLM, where it is a wheel by commit."""
+    if mixture.version and mixture.version[0] == "vllm":
+        wheels = pair.commits.wheels if pair.commits else {}
+        return wheels[mixture.version[1]].url if mixture.version[1] in wheels else None
+    return pair.urls[is_bad(mixture, "vllm")].get(pair.package)
 
 
 def settings(mixture: Mixture, pair: LanePair, *, lock: str) -> dict[str, Any]:
@@ -69,7 +93,7 @@ def settings(mixture: Mixture, pair: LanePair, *, lock: str) -> dict[str, Any]:
     table = good.model_dump(mode="json", exclude_unset=True)
     for key in ("name", "file", *lanes.FORMS, *lanes.RELEASE):
         table.pop(key, None)
-    version = vllm_version(mixture, pair)
+    version = vllm_release(mixture, pair)
     serve = _mixed(flags.merged(good.serve), flags.merged(bad.serve), mixture, lanes_diff.FLAGS)
     serve |= {
         name: value
@@ -125,13 +149,14 @@ def _whole(mixture: Mixture, pair: LanePair) -> Path | None:
 def _resolved(mixture: Mixture, pair: LanePair) -> str:
     """Return the text of a lock with the packages of a mixture; raises `UnresolvableError`."""
     version = vllm_version(mixture, pair)
+    wheel = vllm_wheel(mixture, pair)
     pins = dict(_pins(mixture, pair))
     device = "cpu" if pair.package == releases.table().devices["cpu"].package else "cuda"
     # First as close to both lanes as can be; then with what only goes along left to the resolver.
     for attempt in (pins, _deciding(pins, pair)):
         lines = [f"{name}=={pin}" for name, pin in attempt.items() if name != pair.package]
         try:
-            return release_lock.here(version, device, besides=lines)
+            return release_lock.here(version, device, besides=lines, wheel=wheel).lock
         except UserError as error:
             reason = error
     raise UnresolvableError(str(reason)) from reason

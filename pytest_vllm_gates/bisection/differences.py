@@ -10,15 +10,17 @@ from packaging.version import InvalidVersion, Version
 from pytest_vllm_gates.bisection.types import AxisSpan
 from pytest_vllm_gates.catalog import releases
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.lanes import diff as lanes_diff
+from pytest_vllm_gates.lanes import diff as lanes_diff, feature_axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.lanes.describe import BundleDiff
+    from pytest_vllm_gates.nightly.types import CommitRow
 
     ReleasesOf = Callable[[str], Sequence[str]]
+    CommitsBetween = Callable[[], CommitRow]
 
 OVERLAY, CHECKPOINT, PYTHON, START = "overlay", "checkpoint", "Python", "start"
 ENVIRONMENT, TEMPLATE = "environment", "chat template"
@@ -45,6 +47,21 @@ class LanePair:
 
     follows: frozenset[str] = frozenset()
     """Flags that go along with the release of vLLM."""
+    commits: CommitRow | None = None
+    """The commits of vLLM between the two, where they are searched and not the releases."""
+    urls: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+    """Where each lock takes packages from that are at an address of their own, by package."""
+
+    def release(self, lane: Lane) -> str:
+        """Return the release that a lane's vLLM counts as, for its start and its flags.
+
+        A wheel by commit has a version that counts from the last tag on main, which may be lower
+        than that of releases before it; its lane names the release.
+        """
+        return (
+            lane.vllm
+            or (self.good_versions if lane is self.good else self.bad_versions)[self.package]
+        )
 
     @property
     def package(self) -> str:
@@ -58,10 +75,14 @@ def pair(
     versions: tuple[Mapping[str, str], Mapping[str, str]],
     diff: BundleDiff,
     releases_of: ReleasesOf,
+    *,
+    commits_between: CommitsBetween | None = None,
+    urls: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {}),
 ) -> LanePair:
     """Return two lanes with their axes. `versions`: what their locks pin, the good lane's first.
 
-    Raises `UserError` for lanes whose packages cannot be mixed.
+    `commits_between` takes the place of vLLM's releases. Raises `UserError` for lanes whose
+    packages cannot be mixed.
     """
     for lane in (good, bad):
         if lane.form != "lock":
@@ -77,15 +98,28 @@ def pair(
     package_axes = {
         change.name: change.axis for change in diff.changed if change.axis in lanes_diff.PACKAGES
     }
-    spans = [_packages(axis, package_axes, versions, releases_of) for axis in lanes_diff.PACKAGES]
+    commits = commits_between() if commits_between and "vllm" in package_axes.values() else None
+    spans = [
+        _packages(axis, package_axes, versions, releases_of, commits if axis == "vllm" else None)
+        for axis in lanes_diff.PACKAGES
+    ]
     package = next(name for name in lanes_diff.VLLM_PACKAGES if name in versions[0])
-    follows = following(good, bad, versions[0][package], versions[1].get(package, "0"))
+    follows = following(
+        good, bad, good.vllm or versions[0][package], bad.vllm or versions[1].get(package, "0")
+    )
     spans += [*_settings(good, bad, follows, vllm_differs="vllm" in package_axes.values())]
     mixed = {*lanes_diff.PACKAGES, lanes_diff.FLAGS, ENVIRONMENT, OVERLAY, CHECKPOINT, START}
-    fixed = tuple(axis for axis in diff.axes if axis not in {*mixed, TEMPLATE, "tokenizer"})
-    return LanePair(
-        good, bad, *versions, package_axes, tuple(span for span in spans if span), fixed, follows
+    mixed |= {TEMPLATE, "tokenizer"}
+    # The flags and variables of a feature are mixed as such.
+    fixed = tuple(
+        axis
+        for axis in diff.axes
+        if axis not in mixed and feature_axes.listed_as(axis) != feature_axes.FEATURES
     )
+    return LanePair(
+        good, bad, *versions, package_axes, tuple(span for span in spans if span), fixed, follows,
+        commits, urls,
+    )  # fmt: skip
 
 
 def _packages(
@@ -93,6 +127,7 @@ def _packages(
     package_axes: Mapping[str, str],
     versions: tuple[Mapping[str, str], Mapping[str, str]],
     releases_of: ReleasesOf,
+    commits: CommitRow | None,
 ) -> AxisSpan | None:
     names = sorted(name for name, of in package_axes.items() if of == axis)
     if not names:
@@ -102,8 +137,15 @@ def _packages(
     if lead is None or lead not in good or lead not in bad:
         changes = tuple(names)
         return AxisSpan(axis, _listed(names, good), _listed(names, bad), items=changes)
-    between = row(good[lead], bad[lead], releases_of(lead))
-    return AxisSpan(axis, good[lead], bad[lead], versions=between)
+    ends = good[lead], bad[lead]
+    if commits is not None:
+        between = (ends[0], *commits.available, ends[1])
+        return AxisSpan(
+            axis, *ends, versions=between, missing=commits.missing, newer_good=commits.newer_good
+        )
+    between = row(*ends, releases_of(lead))
+    newer_good = Version(ends[0]) > Version(ends[1])
+    return AxisSpan(axis, *ends, versions=between, newer_good=newer_good)
 
 
 def _listed(names: Sequence[str], versions: Mapping[str, str]) -> str:

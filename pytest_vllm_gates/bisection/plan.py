@@ -6,13 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bisection import search
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.bisection.types import AxisSpan
 
 ENDS = 2
-CONFIRMATIONS, OF_SEVERAL_AXES = 2, 4
+SIDES = 2
 NOISE_FACTOR = 6
 """Boots for one answer where answers are wrong at a rate of 0.1, at most."""
 
@@ -39,13 +41,19 @@ def of(axes: Sequence[AxisSpan], *, noisy: bool) -> BisectPlan:
     along = [(_along(axis), axis) for axis in axes]
     if along:
         boots, axis = max(along, key=lambda pair: pair[0])
-        what = f"{len(axis.versions)} releases" if axis.versions else f"{len(axis.items)} changes"
+        what = _parts(axis)
         if boots:
             steps.append((f"along {axis.name}: {what}", boots * factor))
     if not noisy:
-        again = CONFIRMATIONS if len(axes) <= 1 else OF_SEVERAL_AXES
-        steps.append(("both sides of what is found, once more", again))
+        steps.append(("both sides of what is found, until each has three answers",
+                      SIDES * (search.SURE - 1)))  # fmt: skip
     return BisectPlan(tuple(steps))
+
+
+def _parts(axis: AxisSpan) -> str:
+    if not axis.versions:
+        return f"{len(axis.items)} changes"
+    return f"{len(axis.versions)} {'versions' if axis.missing else 'releases'}"
 
 
 def _along(axis: AxisSpan) -> int:

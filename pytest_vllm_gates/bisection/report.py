@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from packaging.version import Version
-
 from pytest_vllm_gates.catalog import releases
+from pytest_vllm_gates.nightly import hosts as nightly_hosts
+from pytest_vllm_gates.nightly.types import is_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.bisection.plan import BisectPlan
     from pytest_vllm_gates.bisection.state import Trial
     from pytest_vllm_gates.bisection.types import AxisCulprit, AxisSpan, BisectResult
+    from pytest_vllm_gates.nightly.types import CommitRow
 
 
 SECONDS = 60  # of a minute
 SHOWN = 100
 """Characters of a trial's reason in the table; the state has all of it."""
+NAMED = 6
+"""Versions between two that a sentence names; the document has all of them."""
 
 
 def sentence(result: BisectResult) -> str:
@@ -29,7 +32,7 @@ def sentence(result: BisectResult) -> str:
         return f"not found: {'; '.join(result.reasons)}"
     what = " together with ".join(_culprit(culprit) for culprit in result.culprits)
     if result.certain:
-        sure = "both sides were tried twice and answered alike"
+        sure = "both sides were tried three times and answered alike"
     else:
         share = min(result.confidence, 0.9999)
         sure = f"not certain (probability {share:.2%} by the trials)"
@@ -43,29 +46,40 @@ def _culprit(culprit: AxisCulprit) -> str:
         return f"{culprit.axis} {', '.join(culprit.items)}"
     if culprit.axis not in ("vllm", "transformers", "torch", "tokenizers"):
         return f"{culprit.axis} ({culprit.last_good} -> {culprit.first_bad})"
-    if _ended(culprit):
+    if culprit.newer_good:
         words = f"{culprit.axis} up to {culprit.first_bad} (good from {culprit.last_good} on)"
     else:
         words = f"{culprit.axis} {culprit.first_bad} (last good {culprit.last_good})"
-    return words + (f", or one of {', '.join(culprit.untried)}" if culprit.untried else "")
-
-
-def _ended(culprit: AxisCulprit) -> bool:
-    """Return whether the good release is the newer one: the defect ended with it."""
-    return Version(culprit.last_good) > Version(culprit.first_bad)
+    between = (*culprit.untried, *culprit.without_wheel)
+    if not between:
+        return words
+    named = ", ".join(between) if len(between) <= NAMED else f"{len(between)} between"
+    return f"{words}, or one of {named}"
 
 
 def notes(result: BisectResult) -> list[str]:
-    """Return the addresses of the release notes of the change that was found."""
-    return [
-        releases.notes(version)
+    """Return where to read about the change that was found: release notes, or the commits."""
+    addresses = []
+    for culprit in result.culprits:
+        ends = culprit.last_good, culprit.first_bad
+        if culprit.axis == "vllm" and any(is_label(end) for end in ends):
+            older, newer = ends[::-1] if culprit.newer_good else ends
+            addresses.append(nightly_hosts.shipped().change(older, newer))
+        elif culprit.axis == "vllm":
+            noted = (*culprit.untried, ends[0] if culprit.newer_good else ends[1])
+            addresses += [releases.notes(version) for version in noted]
+    return addresses
+
+
+def commit_lines(result: BisectResult, commits: CommitRow | None) -> list[str]:
+    """Return the commit that changed the outcome, where the search was along commits."""
+    labels = [
+        culprit.last_good if culprit.newer_good else culprit.first_bad
         for culprit in result.culprits
         if culprit.axis == "vllm"
-        for version in (
-            *culprit.untried,
-            culprit.last_good if _ended(culprit) else culprit.first_bad,
-        )
     ]
+    found = [each for label in labels if commits and (each := commits.commit(label))]
+    return [f"  commit {each.label}, {each.date}: {each.subject}" for each in found]
 
 
 def plan_lines(axes: Sequence[AxisSpan], plan: BisectPlan, fixed: Sequence[str]) -> list[str]:
@@ -73,12 +87,23 @@ def plan_lines(axes: Sequence[AxisSpan], plan: BisectPlan, fixed: Sequence[str])
     lines = ["axes that differ:"]
     for axis in axes:
         inner = f" (between: {', '.join(axis.versions[1:-1])})" if axis.versions[2:] else ""
+        if axis.missing:
+            wheels, missing = len(axis.versions) - 2, sum(map(len, axis.missing))
+            inner = (
+                f" (between: {wheels + missing} commits, {wheels} with a wheel for this machine)"
+            )
         lines.append(f"  {axis.name}: {axis.good} -> {axis.bad}{inner}"[:300])
     if fixed:
         lines.append(f"differs and is the same in every bundle here: {', '.join(fixed)}")
     lines.append(f"at most {plan.boots} boots for one culprit:")
     lines += [f"  {boots:3}  {step}" for step, boots in plan.steps]
     return lines
+
+
+def wheels_line(size: int | None) -> str:
+    """Return what a bundle at a commit costs besides its boot; `size` is a wheel's, in bytes."""
+    wheel = f"a wheel of {size / 1e6:,.0f} MB" if size else "a wheel"
+    return f"each bundle at a commit downloads {wheel} and makes an environment of its own"
 
 
 def trial_line(position: int, trial: Trial) -> str:
@@ -90,16 +115,61 @@ def trial_line(position: int, trial: Trial) -> str:
 
 
 def result_lines(
-    result: BisectResult, trials: Sequence[Trial], pinned: Path | None, model: str | None
+    result: BisectResult,
+    trials: Sequence[Trial],
+    pinned: Path | None,
+    model: str | None,
+    commits: CommitRow | None = None,
 ) -> list[str]:
     """Return the result as a person reads it, below the table of trials."""
     minutes = sum(trial.seconds for trial in trials) / SECONDS
     lines = [sentence(result), f"  {len(trials)} trials, {minutes:.0f} minutes"]
-    lines += [f"  release notes: {address}" for address in notes(result)]
+    lines += commit_lines(result, commits)
+    lines += [
+        f"  {'commits' if '/compare/' in address else 'release notes'}: {address}"
+        for address in notes(result)
+    ]
     if pinned:
         lines.append(f"  a lane without it, not tried yet: {pinned}")
         lines.append(f"  try it: pytest --model {model or 'NAME'} --lane {pinned}")
     return lines
+
+
+def section(
+    result: BisectResult, trials: Sequence[Trial], lanes: tuple[str, str], pinned: str | None
+) -> dict[str, Any]:
+    """Return the result as a section of the bad lane's report; `lanes`: the good one, the bad."""
+    return {
+        "good": lanes[0],
+        "bad": lanes[1],
+        "sentence": sentence(result),
+        "certain": result.certain,
+        "confidence": round(result.confidence, 6),
+        "culprits": [
+            {
+                "axis": each.axis,
+                "last_good": each.last_good,
+                "first_bad": each.first_bad,
+                "between": [*each.untried, *each.without_wheel],
+                "items": list(each.items),
+            }
+            for each in result.culprits
+        ],
+        "reasons": list(result.reasons),
+        "trials": [
+            {
+                "bundle": trial.mixture,
+                "number": trial.number,
+                "answer": str(trial.answer),
+                "vllm": trial.vllm,
+                "seconds": round(trial.seconds, 1),
+                "why": trial.why,
+            }
+            for trial in trials
+        ],
+        "read": notes(result),
+        "lane": pinned,
+    }
 
 
 def document(

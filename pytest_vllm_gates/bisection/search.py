@@ -27,7 +27,11 @@ BAD, GOOD, INCONCLUSIVE = TrialAnswer.BAD, TrialAnswer.GOOD, TrialAnswer.INCONCL
 FLAKY = 0.2
 """The rate of wrong answers that is assumed once one mixture has answered in two ways."""
 MOST_TRIALS = 40
-TWICE, THRICE = 2, 3
+SURE = 3
+"""Answers of each side of what is found, all alike, that make it certain. With two, where one
+answer in 20 was wrong and nobody had said so, 1 search in 150 was wrong and certain
+(`benchmarks/bisect_search.py`): a wrong answer ends the search beside it, so that it is a side
+itself, and one more wrong answer confirmed it."""
 
 
 class _ContradictionError(Exception):
@@ -139,29 +143,31 @@ def _found(axes: Sequence[AxisSpan], asked: _Asked) -> BisectResult:
         asked.confidence *= confidence
         if culprit.untried:
             reasons.append(f"not judged between the two: {', '.join(culprit.untried)}")
+        if culprit.without_wheel:
+            reasons.append(f"without a wheel between the two: {len(culprit.without_wheel)} commits")
         if asked.error == 0:
-            reasons += _confirmed(edges, asked, TWICE if len(axes) == 1 else THRICE)
+            reasons += _confirmed(edges, asked)
     certain = asked.error == 0 and needed.proven and not reasons
     confidence = max(0.0, asked.confidence)
     return BisectResult(tuple(culprits), certain, confidence, tuple(reasons))
 
 
-def _confirmed(edges: Mapping[Mixture, TrialAnswer], asked: _Asked, answers: int) -> list[str]:
+def _confirmed(edges: Mapping[Mixture, TrialAnswer], asked: _Asked) -> list[str]:
     """Ask both edges of what was found again; return why that says nothing, if it does.
 
-    Each edge has two answers in the end; where several axes differ, one that is no release between
-    has three, as whole axes were ruled out by single answers. An answer that is not what the search
-    concluded contradicts it, also where that was never asked before.
+    Each edge has `SURE` answers in the end. An answer that is not what the search concluded
+    contradicts it, also where that was never asked before.
     """
-    reasons = []
-    for mixture, concluded in edges.items():
-        wanted = TWICE if mixture.version else answers
-        while len(asked.trials.get(mixture, [])) < wanted:
-            if _contradict(asked.once_more(mixture), concluded):
-                raise _ContradictionError
-        if INCONCLUSIVE in asked.trials[mixture]:
-            reasons.append(f"{mixture.key}: could not be judged a second time")
-    return reasons
+    for answers in range(1, SURE + 1):
+        for mixture, concluded in edges.items():
+            while len(asked.trials.get(mixture, [])) < answers:
+                if _contradict(asked.once_more(mixture), concluded):
+                    raise _ContradictionError
+    return [
+        f"{mixture.key}: could not be judged once more"
+        for mixture in edges
+        if INCONCLUSIVE in asked.trials[mixture]
+    ]
 
 
 def _along(
@@ -217,6 +223,10 @@ def _along_versions(
         axis.versions[found.last_good],
         axis.versions[found.first_bad],
         untried=axis.versions[found.last_good + 1 : found.first_bad],
+        newer_good=axis.newer_good,
+        without_wheel=tuple(
+            each for gap in axis.missing[found.last_good : found.first_bad] for each in gap
+        ),
     )
     edges = {mixture(found.last_good): GOOD, mixture(found.first_bad): BAD}
     return culprit, edges, found.confidence

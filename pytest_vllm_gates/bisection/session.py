@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.bisection import bundles, judge, search
+from pytest_vllm_gates.bisection import bundles, gates_run, judge, search
 from pytest_vllm_gates.bisection.judge import Judgement
 from pytest_vllm_gates.bisection.state import Trial
 from pytest_vllm_gates.bisection.types import Mixture, TrialAnswer
@@ -17,7 +18,6 @@ from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pytest_vllm_gates.bisection.differences import LanePair
     from pytest_vllm_gates.bisection.judge import BisectQuestion
@@ -70,6 +70,16 @@ class Bisection:
             return None
 
     @property
+    def bad_report(self) -> Path | None:
+        """Return the folder of the bad lane's first report; None where it left none."""
+        first = self.state.known(self._everything.key, 1)
+        folder = self._run_folder(Path(first.lane), 1) if first and first.lane else None
+        return folder if folder and (folder / gates_run.VERDICT).is_file() else None
+
+    def _run_folder(self, lane: Path, number: int) -> Path:
+        return self.folder / "runs" / f"{lane.stem}-{number}"
+
+    @property
     def _lanes(self) -> Path:
         return self.folder / "lanes"
 
@@ -100,7 +110,7 @@ class Bisection:
                 self.question,
                 file,
                 project=self.project,
-                folder=self.folder / "runs" / f"{file.stem}-{number}",
+                folder=self._run_folder(file, number),
                 say=self.say,
                 failing=() if mixture == self._everything else self._failing,
             )

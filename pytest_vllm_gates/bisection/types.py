@@ -28,6 +28,10 @@ class AxisSpan:
     """The releases from the good one to the bad one, both included; empty where there are none."""
     items: tuple[str, ...] = ()
     """The single changes of an axis that consists of several, such as flags."""
+    missing: tuple[tuple[str, ...], ...] = ()
+    """Commits without a wheel: those between each version and the next; empty for releases."""
+    newer_good: bool = False
+    """Whether the good version is the newer one: the defect ended with it."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,10 @@ class AxisCulprit:
     untried: tuple[str, ...] = ()
     """Releases between the two that could not be judged."""
     items: tuple[str, ...] = ()
+    newer_good: bool = False
+    """Whether the last good version is the newer one."""
+    without_wheel: tuple[str, ...] = ()
+    """Commits between the two that have no wheel."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class BisectResult:
     culprits: tuple[AxisCulprit, ...] = ()
     """One axis, or those that are bad together alone; empty where nothing was found."""
     certain: bool = False
-    """Whether every answer that matters was given twice and alike, and leaves one change."""
+    """Whether every answer that matters was given three times and alike, and leaves one change."""
     confidence: float = 0.0
     """The probability that the culprits are these, by the stated rate of wrong answers."""
     reasons: tuple[str, ...] = ()

@@ -153,8 +153,12 @@ def repairs_left_out(version: str, names: Iterable[str]) -> list[str]:
 def flags(version: str) -> frozenset[str]:
     """Return the flags a release takes; empty for one outside the releases that were read.
 
-    A release between two that were read, such as a patch, takes what the span says.
+    A release between two that were read, such as a patch, takes what the span says. The version of
+    a wheel by commit (`0.23.1rc1.dev1403+g4080263bb`) counts from the last tag on main, which
+    releases from branches have left behind: nothing is known of its flags.
     """
+    if parsed(version).is_devrelease:
+        return frozenset()
     wanted, listed = parsed(version), [Version(each) for each in flag_table().releases]
     if not min(listed) <= Version(wanted.base_version) <= max(listed):
         return frozenset()

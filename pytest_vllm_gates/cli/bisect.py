@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -13,19 +14,26 @@ from pytest_vllm_gates.bisection import differences, index, plan as bisect_plan,
 from pytest_vllm_gates.bisection.judge import BisectQuestion
 from pytest_vllm_gates.bisection.session import Bisection
 from pytest_vllm_gates.catalog import lane as lanes, project as projects
-from pytest_vllm_gates.environment import environment, release_lock
+from pytest_vllm_gates.cli import nightly_hosts
+from pytest_vllm_gates.environment import build, environment, release_lock
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.lanes import describe as lanes_describe
 from pytest_vllm_gates.lanes.diff import differences as bundle_differences
 from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.nightly import row as nightly_row, wheels
+from pytest_vllm_gates.report import publish
 from pytest_vllm_gates.report.progress import Progress
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.bisection.differences import LanePair
     from pytest_vllm_gates.bisection.state import Trial
+    from pytest_vllm_gates.bisection.types import BisectResult
     from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.lanes.describe import BundleDescription
+    from pytest_vllm_gates.nightly.types import CommitRow
 
 SUMMARY = """find which change makes a lane bad: the axis, the release along it, the flag. Each step
 boots a bundle between the two lanes and runs a gate on it, or sends an incident again"""
@@ -59,6 +67,11 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--doubt", type=float, default=0.01, metavar="P",
         help="how likely a wrong result may be where answers are noisy (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--nightly", action="store_true",
+        help="along vLLM, search the commits between the two lanes that have a wheel, not releases",
+    )  # fmt: skip
+    nightly_hosts.declare(parser, commits=True)
     parser.add_argument("--dry-run", action="store_true", help="print the plan; boot nothing")
     parser.add_argument("--fresh", action="store_true", help="forget the trials made before")
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -74,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
     pair = _pair(options, project)
     plan = bisect_plan.of(pair.axes, noisy=noise > 0)
     plan_lines = report.plan_lines(pair.axes, plan, pair.fixed)
+    if pair.commits is not None:
+        plan_lines.append(report.wheels_line(wheels.size(pair.commits.wheels.values())))
     out = sys.stderr if options.json else sys.stdout
     print("\n".join(plan_lines), file=out, flush=True)
     if options.dry_run:
@@ -94,17 +109,39 @@ def run(options: argparse.Namespace) -> int:
     )
     result = bisection.find(error=noise, doubt=options.doubt)
     pinned = bisection.pinned(result)
+    shown_in = _reported(options, bisection, result, shown.trials, pinned)
     if options.json:
         path = str(pinned) if pinned else None
         document = report.document(result, shown.trials, pair.axes, path)
+        document["report"] = str(shown_in) if shown_in else None
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        lines = report.result_lines(result, shown.trials, pinned, options.model)
-        print("\n".join(lines))
+        lines = report.result_lines(result, shown.trials, pinned, options.model, pair.commits)
+        print("\n".join([*lines, *([f"  report: {shown_in}"] if shown_in else [])]))
     if not result.culprits:
         return NOT_FOUND
     within_odds = noise > 0 and result.confidence >= 1 - options.doubt
     return 0 if result.certain or within_odds else NOT_CERTAIN
+
+
+def _reported(
+    options: argparse.Namespace,
+    bisection: Bisection,
+    result: BisectResult,
+    trials: Sequence[Trial],
+    pinned: Path | None,
+) -> Path | None:
+    """Add the result to the bad lane's report; return its page, None where that left no report."""
+    folder = bisection.bad_report
+    if folder is None:
+        return None
+    lanes_named = str(options.good), str(options.bad)
+    section = report.section(result, trials, lanes_named, str(pinned) if pinned else None)
+    try:
+        return publish.add_bisection(folder, section)
+    except UserError as error:
+        print(f"the report of the bad lane is as it was: {error}", file=sys.stderr)
+        return None
 
 
 def _write(text: str) -> None:
@@ -137,6 +174,8 @@ def _check(options: argparse.Namespace) -> None:
         options.repro = options.repro.absolute()
         if not options.repro.exists():
             raise UserError(f"{options.repro}: there is no such incident")
+    if not options.nightly and (options.wheels or options.variant or options.commits):
+        raise UserError("--wheels, --variant and --commits are for --nightly: add it")
     for name, value, most in (("noise", options.noise, 0.4), ("doubt", options.doubt, 0.5)):
         if value is not None and not 0 <= value <= most:
             raise UserError(f"--{name} {value}: expected a number from 0 to {most}")
@@ -160,13 +199,39 @@ def _pair(options: argparse.Namespace, project: Path) -> LanePair:
         described = lanes_describe.of(lane, at_hand, machine, overlay=lane.overlay_path)
         sides.append((lane, at_hand.versions, described))
     (good, good_versions, ours), (bad, bad_versions, theirs) = sides
+    urls = [build.pinned_urls(lane) if lane.form == "lock" else {} for lane in (good, bad)]
     return differences.pair(
         good,
         bad,
         (good_versions, bad_versions),
         bundle_differences(ours, theirs),
         index.releases_of,
+        commits_between=partial(_commits, options, sides, urls) if options.nightly else None,
+        urls=(urls[0], urls[1]),
     )
+
+
+def _commits(
+    options: argparse.Namespace,
+    sides: Sequence[tuple[Lane, Mapping[str, str], BundleDescription]],
+    urls: Sequence[Mapping[str, str]],
+) -> CommitRow:
+    """Return the commits of vLLM between two lanes."""
+    hosts = nightly_hosts.of(options)
+    references = []
+    for (lane, versions, _), addresses in zip(sides, urls, strict=True):
+        if wheels.PACKAGE not in versions:
+            raise UserError(
+                f"lane {lane.name} has no package {wheels.PACKAGE}: --nightly is for CUDA, whose "
+                "wheels vLLM publishes by commit\nsearch releases: without --nightly"
+            )
+        references.append(
+            nightly_row.reference(versions[wheels.PACKAGE], addresses.get(wheels.PACKAGE), hosts)
+        )
+    progress = Progress(_write, terminal=sys.stderr.isatty())
+    row = nightly_row.between(references[0], references[1], hosts, progress)
+    progress.done()
+    return row
 
 
 def _lock_digest(lane: Lane) -> str:
@@ -181,5 +246,7 @@ def _question(options: argparse.Namespace, question: BisectQuestion) -> dict[str
 def _key(options: argparse.Namespace, question: BisectQuestion, pair: LanePair) -> str:
     """Return the name of a bisection's folder: another lane or another question is another one."""
     digests = [_lock_digest(pair.good), _lock_digest(pair.bad), *question.arguments()]
+    if options.nightly:
+        digests += ["--nightly", options.variant or ""]
     digest = hashlib.sha256("\n".join(digests).encode()).hexdigest()[:8]
     return f"{Path(options.good).stem}..{Path(options.bad).stem}-{digest}"

@@ -6,7 +6,6 @@ import datetime
 import os
 import shlex
 import sys
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +30,7 @@ from pytest_vllm_gates.incidents.importers import (
 )
 from pytest_vllm_gates.incidents.parts import body_of, seeds
 from pytest_vllm_gates.incidents.replay import resend
+from pytest_vllm_gates.incidents.served_family import family_named
 from pytest_vllm_gates.incidents.types import (
     CAPTURED,
     METRICS_AFTER,
@@ -165,23 +165,7 @@ def family_of(name: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
     model = next(filter(None, model_names), "")
     if name:
         return families.load(name, project), model
-    base = model.rstrip("/").rpartition("/")[2].lower()
-    every = list(families.load_all(project))
-    for family in every:
-        hubs = [(checkpoint.hub or "").lower() for checkpoint in family.checkpoints]
-        if base and (model.lower() in (family.name, *hubs) or base in (family.name, *hubs)):
-            return family, model
-    fitting = {pattern for family in every for pattern in family.recognise if pattern != "*"}
-    best = max(
-        (pattern for pattern in fitting if fnmatch(base, pattern.lower())), key=len, default=None
-    )
-    recognised = next((family for family in every if best and best in family.recognise), None)
-    if recognised is None:
-        raise UserError(
-            f"the model {model!r} tells no family: name it with --model\n"
-            f"known: {', '.join(sorted(families.files(project)))}"
-        )
-    return recognised, model
+    return family_named(model, project), model
 
 
 def _default(sends: Sequence[Sent]) -> tuple[str, ...]:

@@ -12,10 +12,14 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes, project as projects, releases
 from pytest_vllm_gates.catalog.of_release import device_here
 from pytest_vllm_gates.checkpoints import named
+from pytest_vllm_gates.cli import nightly_hosts
 from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_together
 from pytest_vllm_gates.lanes import freeze, new
 from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.nightly import fetch, wheels
+from pytest_vllm_gates.nightly.types import SHA
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
 from pytest_vllm_gates.report import checks as report
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from pytest_vllm_gates.nightly.types import NightlyWheel
     from pytest_vllm_gates.preflight.types import Check
 
 NEW = """write a lane for a release of vLLM: lanes/NAME.toml and a lock of every package, with the
@@ -35,6 +40,12 @@ def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     parser = actions.add_parser("new", help=NEW, description=NEW)
     parser.add_argument("name", metavar="NAME", help="of the lane to write")
     parser.add_argument("--vllm", required=True, metavar="VERSION", help="a release, as 0.29.0")
+    parser.add_argument(
+        "--commit", metavar="HASH",
+        help="the wheel of this commit of vLLM in the place of the release's, for CUDA; start and "
+        "flags are the release's",
+    )  # fmt: skip
+    nightly_hosts.declare(parser, commits=False)
     parser.add_argument(
         "--device", choices=sorted(releases.table().devices), help="default: what this machine has"
     )
@@ -61,7 +72,9 @@ def run(options: argparse.Namespace) -> int:
     )
     device = options.device or device_here()
     print(f"resolving vLLM {options.vllm} on {device}", file=sys.stderr)
-    lane = new.compose(file, options.vllm, device, besides=options.besides)
+    lane = new.compose(
+        file, options.vllm, device, besides=options.besides, wheel=_wheel(options, device)
+    )
     checks = _checked(lane, file, options.model, project)
     failed = preflight_checks.failed(checks)
     written = not options.dry_run and not failed
@@ -76,6 +89,32 @@ def run(options: argparse.Namespace) -> int:
     else:
         _print(options, lane, names, failed)
     return int(bool(failed))
+
+
+def _wheel(options: argparse.Namespace, device: str) -> NightlyWheel | None:
+    """Return the wheel of the commit that was typed; None where none was."""
+    if options.commit is None:
+        return None
+    if releases.table().devices[device].package != wheels.PACKAGE:
+        raise UserError(
+            f"--commit is for CUDA, whose wheels vLLM publishes by commit, not for {device}\n"
+            f"try: vllm-gates lane new {options.name} --vllm {options.vllm} --device cuda "
+            f"--commit {options.commit}"
+        )
+    if not SHA.fullmatch(options.commit):
+        raise UserError(
+            f"--commit {options.commit!r}: expected all 40 digits of a commit's hash\n"
+            "see them: git log -1 --format=%H COMMIT"
+        )
+    hosts = nightly_hosts.of(options)
+    with fetch.client() as client:
+        wheel = wheels.of_commit(options.commit, hosts, client)
+    if wheel is None:
+        raise UserError(
+            f"commit {options.commit} has no wheel for this machine\n"
+            f"see its list: curl -fL {wheels.list_address(options.commit, hosts)}"
+        )
+    return wheel
 
 
 def _print(

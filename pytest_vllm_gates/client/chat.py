@@ -70,7 +70,7 @@ class Chat:
             reply = self.client.chat.completions.create(
                 **self._arguments(body), extra_headers=headers
             )
-            return _whole(reply)
+            return whole(reply)
 
     def stream(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
         """Send a request's body and put its stream together."""
@@ -139,7 +139,8 @@ def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
     )
 
 
-def _whole(reply: Any) -> Answer:
+def whole(reply: Any) -> Answer:
+    """Return the first choice of a whole answer; raises `ValueError` and its like for none."""
     choice = _choice(reply)
     return Answer(
         reasoning=_reasoning(choice.message)[1],

@@ -28,6 +28,8 @@ class Completion:
     reasoning: str = ""
     content: str = ""
     finish_reason: str | None = None
+    calls: tuple[tuple[str, str], ...] = ()
+    """Name and arguments of each tool call, as they were written."""
     token_ids: tuple[int, ...] = ()
     candidates: tuple[Mapping[int, float], ...] = ()
     """For each token the likeliest ones at its place with their log-probabilities, in nats."""
@@ -44,10 +46,10 @@ class Completion:
 
     @property
     def shown(self) -> str:
-        """The text or the error, short enough for a sentence."""
+        """The text with its tool calls, or the error, short enough for a sentence."""
         if self.error:
             return self.error
-        text = self.text
+        text = "\n".join(filter(None, (self.text, *map(" ".join, self.calls))))
         return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
 
 
@@ -115,6 +117,7 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
     reasoning = content = model = ""
     finish: str | None = None
     ids: list[int] = []
+    calls: dict[int, tuple[str, str]] = {}
     candidates: list[dict[int, float]] = []
     for chunk in chunks:
         model = str(chunk.get("model") or model)
@@ -123,12 +126,27 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
             thought = part.get("reasoning") or part.get("reasoning_content")
             reasoning += form.text(thought, "reasoning")
             content += form.text(part.get("content"), "content")
+            for place, call in enumerate(part.get("tool_calls") or ()):
+                number = call.get("index", place)
+                name, arguments = calls.get(number, ("", ""))
+                function = call.get("function") or {}
+                calls[number] = (
+                    name + form.text(function.get("name"), "a tool call's name"),
+                    arguments + form.text(function.get("arguments"), "a tool call's arguments"),
+                )
             ids += form.token_ids(choice.get("token_ids") or [], "token_ids")
             scored = (choice.get("logprobs") or {}).get("content") or ()
             candidates += [_numbered(place.get("top_logprobs") or ()) for place in scored]
             finish = choice.get("finish_reason") or finish
     return Completion(
-        reasoning, content, finish, tuple(ids), tuple(candidates), request=request, model=model
+        reasoning,
+        content,
+        finish,
+        tuple(call for _, call in sorted(calls.items())),
+        tuple(ids),
+        tuple(candidates),
+        request=request,
+        model=model,
     )
 
 

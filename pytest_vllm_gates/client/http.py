@@ -39,8 +39,11 @@ def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
     )
 
 
-def transport(endpoint: Endpoint) -> Recorder:
-    """Return the transport that sends requests to a server and records them on its tape, if any."""
+def transport(endpoint: Endpoint, *, to_the_end: bool = False) -> Recorder:
+    """Return the transport that sends requests to a server and records them on its tape, if any.
+
+    `to_the_end`: responses that their client leaves early are read all the same.
+    """
     root = urlsplit(endpoint.root_url).path
     return Recorder(
         verify=endpoint.verify if encrypted(endpoint) else None,
@@ -48,6 +51,7 @@ def transport(endpoint: Endpoint) -> Recorder:
         root=root,
         bounds=endpoint.bounds,
         strikes=endpoint.strikes,
+        to_the_end=to_the_end,
     )
 
 

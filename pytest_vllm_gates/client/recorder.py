@@ -125,17 +125,20 @@ class Recorder(httpx.HTTPTransport):
         root: str = "",
         bounds: Bounds = DEFAULT,
         strikes: Strikes | None = None,
+        to_the_end: bool = False,
     ) -> None:
         """Keep it on `tape`; `root` is the path of the server's root, which is left out.
 
         `verify` is that of `network.tls`; None without TLS, for loading certificates is slow.
-        `strikes` are the server's, whichever transport it is reached by.
+        `strikes` are the server's, whichever transport it is reached by. A response whose client
+        gives up is read `to_the_end` all the same, so that all of it can be judged.
         """
         super().__init__(verify=False)
         self._backend = network.BoundedBackend()
         self._pool = network.pool(self._backend, None if verify is None else network.tls(verify))
         self._bounds = bounds
         self._strikes = strikes or Strikes()
+        self.to_the_end = to_the_end
         self._tape = tape
         self._root = root.rstrip("/")
         self._lock = threading.Lock()
@@ -239,6 +242,7 @@ class _Listener(httpx.SyncByteStream):
         sent_at: float,
     ) -> None:
         self._stream = stream
+        self._received = iter(stream)
         self._decompressor = decompressor
         self._budget = budget
         self._recorder = recorder
@@ -251,7 +255,7 @@ class _Listener(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for received in self._stream:
+            for received in self._received:
                 for piece in self._decoded(received):
                     self._budget.piece(piece)
                     self._pieces.append((time.monotonic() - self._sent_at, piece))
@@ -268,6 +272,10 @@ class _Listener(httpx.SyncByteStream):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            if self._recorder.to_the_end:
+                with contextlib.suppress(httpx.HTTPError):  # it is noted where it is raised
+                    for _ in self:
+                        pass
             pieces = tuple(self._pieces)
             self._recorder.keep(self._request, self._response, pieces, self._error)
         self._stream.close()

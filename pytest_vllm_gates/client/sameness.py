@@ -38,7 +38,7 @@ def compare(alone: Completion, answer: Completion, *, invariant: bool) -> Samene
     """
     if answer.error:
         return Sameness(f"no answer: {answer.error}")
-    same_text = (alone.reasoning, alone.content) == (answer.reasoning, answer.content)
+    same_text = _parts(alone) == _parts(answer)
     if same_text and alone.finish_reason == answer.finish_reason:
         return Sameness()
     fault = f"alone {alone.shown}, now {answer.shown}"
@@ -53,6 +53,10 @@ def compare(alone: Completion, answer: Completion, *, invariant: bool) -> Samene
         return Sameness(parts_at=at, behind_nats=round(behind, 3))
     why = "" if behind is None else f", where that token was {behind:.2f} nats less likely"
     return Sameness(f"{fault} (from token {at} on{why})")
+
+
+def _parts(answer: Completion) -> tuple[object, ...]:
+    return answer.reasoning, answer.content, answer.calls
 
 
 def _parts_at(first: tuple[int, ...], second: tuple[int, ...]) -> int | None:

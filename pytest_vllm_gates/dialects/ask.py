@@ -41,7 +41,7 @@ class DialectClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._model = endpoint.model
-        self._recorder = http.transport(endpoint)
+        self._recorder = http.transport(endpoint, to_the_end=True)
         key = endpoint.api_key or "none"
         shared: dict[str, Any] = {"max_retries": 0, "default_headers": dict(endpoint.headers)}
         options: dict[str, Any] = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.client.untyped import MISREADINGS, records, shown
 from pytest_vllm_gates.conversations.checks.agreement import canonical, differences
+from pytest_vllm_gates.conversations.checks.chunks import SPLIT
 from pytest_vllm_gates.dialects import (
     completions,
     events_messages,
@@ -76,6 +77,19 @@ def event_faults(reply: Reply) -> Iterator[str]:
         yield from events_messages.unreadable_inputs(reply.events)
     else:
         yield from _chunk_faults(reply)
+    for event in reply.events:
+        for text in _pieces(event.data):
+            if SPLIT.search(text):
+                yield f"an event splits a character: {shown(text)} in {event.kind or 'a chunk'}"
+
+
+def _pieces(data: Mapping[str, object]) -> Iterator[str]:
+    """Yield the texts that an event adds to an answer."""
+    added = [data.get("delta"), *(choice.get("text") for choice in records(data.get("choices")))]
+    for piece in added:
+        for text in piece.values() if isinstance(piece, dict) else [piece]:
+            if isinstance(text, str):
+                yield text
 
 
 def _chunk_faults(reply: Reply) -> Iterator[str]:

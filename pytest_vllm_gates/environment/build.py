@@ -84,11 +84,14 @@ def pinned(lane: Lane) -> dict[str, str]:
     """Return the versions that the lane's lock pins for this machine, installed or not."""
     pins = installed.pinned_requirements(_lock(lane), python_for(lane) or platform.python_version())
     return {
-        name: specifier.version
-        for name, pin in pins.items()
-        for specifier in pin.specifier
-        if specifier.operator in {"==", "==="}
+        name: version for name, pin in pins.items() if (version := installed.pinned_version(pin))
     }
+
+
+def pinned_urls(lane: Lane) -> dict[str, str]:
+    """Return the addresses that the lane's lock takes packages from, by the package's name."""
+    pins = installed.pinned_requirements(_lock(lane), python_for(lane) or platform.python_version())
+    return {name: pin.url for name, pin in pins.items() if pin.url}
 
 
 def _home(lane: Lane, cache: Path) -> tuple[Path, str]:

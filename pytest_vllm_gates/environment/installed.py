@@ -11,10 +11,11 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from packaging.markers import UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.limits import excerpt
@@ -185,6 +186,16 @@ def pinned_requirements(lock: Path, python_version: str) -> dict[str, Requiremen
         if applies:
             requirements[canonicalize_name(requirement.name)] = requirement
     return requirements
+
+
+def pinned_version(pin: Requirement) -> str | None:
+    """Return the version that a requirement of a lock pins; of a wheel at an address, its own."""
+    if pin.url is not None:
+        try:
+            return str(parse_wheel_filename(unquote(urlsplit(pin.url).path.rpartition("/")[2]))[1])
+        except ValueError:  # no address, or no wheel
+            return None
+    return next((each.version for each in pin.specifier if each.operator in {"==", "==="}), None)
 
 
 def difference(pins: Mapping[str, Requirement], installed_versions: Mapping[str, str]) -> list[str]:

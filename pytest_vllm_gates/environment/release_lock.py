@@ -71,21 +71,36 @@ def resolve(version: str, device: str, *, name: str, besides: Sequence[str] = ()
     )
 
 
-def here(version: str, device: str, *, besides: Sequence[str] = ()) -> str:
-    """Return the text of a lock of vLLM `version` for this machine alone.
+def here(
+    version: str,
+    device: str,
+    *,
+    name: str = "mixed",
+    besides: Sequence[str] = (),
+    wheel: str | None = None,
+) -> ReleaseLock:
+    """Resolve vLLM `version`, or the wheel of vLLM at an address, for this machine alone.
 
-    Raises `UserError` where the configured sources have no such bundle.
+    `name` is that of the lock. Raises `UserError` where the configured sources have no such bundle.
     """
     made = releases.table().devices[device]
-    requirements = [f"{made.package}=={version}", *besides, *made.besides]
+    _check(besides)
+    vllm = f"{made.package} @ {wheel}" if wheel else f"{made.package}=={version}"
+    requirements = [vllm, *besides, *made.besides]
+    excludes = "".join(f"{package}\n" for package in made.without)
     with tempfile.TemporaryDirectory(prefix="vllm-gates-") as folder:
-        source = Path(folder) / "mixed.in"
-        if made.without:
-            source.with_suffix(".excludes").write_text(
-                "".join(f"{name}\n" for name in made.without)
-            )
-        source.write_text("".join(f"{line}\n" for line in dict.fromkeys(requirements)))
-        return relock.lock_text(source, relock.resolved(source))
+        source = Path(folder) / f"{name}.in"
+        if excludes:
+            source.with_suffix(".excludes").write_text(excludes)
+        for _ in range(ATTEMPTS):
+            text = "".join(f"{line}\n" for line in dict.fromkeys(requirements))
+            source.write_text(text)
+            found = relock.resolved(source)
+            more = _other_builds(found) if made.backend is None else []
+            if not more:
+                break
+            requirements += more
+        return ReleaseLock(text, excludes, relock.lock_text(source, found))
 
 
 def write(lane: Lane, version: str, lock: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.questions import load, question
@@ -28,7 +30,11 @@ FORMATS: dict[str, dict[str, Any]] = {
     "object": {"regex": r'\{"name": "[a-z]{1,8}", "born": [0-9]{4}\}'},
     "choice": {"choice": ["the first of these answers", "the second of these answers"]},
 }
-"""They leave no white space and no length open: each backend has to allow the same texts."""
+"""They fix white space and lengths: each backend has to allow the same texts."""
+FORMAT = "format "
+"""Begins the name of each request with structured output."""
+STREAMS = (4, 16)
+"""Requests with structured output are also streamed so many at once."""
 CONVERSATIONS = ("multi-turn", "thinking-on", "tool-one", "tool-parallel", "tool-result", "system")
 
 
@@ -65,7 +71,14 @@ def requests(
         asked[f"shared beginning {number}"] = body
     for name, structured in FORMATS.items():
         body = question(family, plan.questions[0], 4 * plan.answer_tokens)
-        asked[f"format {name}"] = {**body, "structured_outputs": structured}
+        asked[f"{FORMAT}{name}"] = {**body, "structured_outputs": structured}
+        if thinking := family.thinking_kwargs("on"):
+            asked[f"{FORMAT}{name} after thinking"] = {
+                **body,
+                "max_tokens": answer_tokens,
+                "chat_template_kwargs": thinking,
+                "structured_outputs": structured,
+            }
     for conversation in conversations:
         if conversation.name in CONVERSATIONS and not conversation.why_not(family):
             body = {**conversation.body(family), "max_tokens": answer_tokens}
@@ -74,7 +87,10 @@ def requests(
 
 
 def ask(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> Answers:
-    """Ask each request alone, once more when its prompt is known, and streamed among others."""
+    """Ask each request alone, once more when its prompt is known, and streamed among others.
+
+    Requests with structured output are streamed once more in groups of `STREAMS`.
+    """
     answers = Answers()
     for how in ("alone", "again"):
         for name, body in bodies.items():
@@ -87,18 +103,70 @@ def ask(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> An
         streamed = [{**bodies[name], "stream": True} for name in group]
         for name, answer in zip(group, client.together(streamed), strict=True):
             answers.by_request[f"{name}, among others"] = answer
+    formats = [name for name in bodies if name.startswith(FORMAT)]
+    for streams in STREAMS if formats else ():
+        if answers.are_over:
+            break
+        group = [*islice(cycle(formats), streams)]
+        streamed = [{**bodies[name], "stream": True} for name in group]
+        for number, (name, answer) in enumerate(
+            zip(group, client.together(streamed), strict=True), 1
+        ):
+            answers.by_request[f"{name}, stream {number} of {streams}"] = answer
     return answers
 
 
+def invalid(answers: Answers, features: Sequence[str]) -> tuple[list[Finding], list[Case]]:
+    """Return the structured outputs that their format does not allow, and all that were looked at.
+
+    Answers that failed, that `max_tokens` cut or that ended while thinking are left out.
+    """
+    findings, cases = [], []
+    for name, answer in answers.by_request.items():
+        structured = answer.request.get("structured_outputs")
+        if not structured or answer.error or answer.finish_reason != "stop":
+            continue
+        if answer.reasoning and not answer.content:
+            continue
+        case = Case(name, {"case": name, **dict.fromkeys(features, "on")}, answer.request)
+        cases.append(case)
+        if not _allowed(answer.content, structured):
+            (what, allowed), *_ = structured.items()
+            findings.append(
+                Finding(case, f"the answer {answer.content!r} is not of the {what} {allowed!r}")
+            )
+    return findings, cases
+
+
+def _allowed(content: str, structured: Mapping[str, Any]) -> bool:
+    if "choice" in structured:
+        return content in structured["choice"]
+    return re.fullmatch(structured["regex"], content) is not None
+
+
 def differences(
-    without: Answers, answers: Answers, features: Sequence[str], *, invariant: bool
+    without: Answers,
+    answers: Answers,
+    features: Sequence[str],
+    *,
+    invariant: bool,
+    another_grammar: bool = False,
 ) -> tuple[list[Finding], list[Case], list[dict[str, Any]]]:
     """Compare answers with those without the features.
 
+    Structured output of `another_grammar` (another backend is a feature) is compared with that of
+    the same server alone: where a grammar leaves one text, llguidance allows only the tokens of its
+    own tokenization and xgrammar any that spell it (seen on llguidance 1.7 and xgrammar 0.2).
     Returns what differs, all cases, and what differs within rounding, where that may be.
     """
     findings, cases, equivalent = [], [], []
-    for name, plain in without.by_request.items():
+    for name, first in without.by_request.items():
+        plain = first
+        if another_grammar and name.startswith(FORMAT):
+            alone = f"{name.partition(', ')[0]}, alone"
+            plain = answers.by_request.get(alone, first)
+            if name == alone:
+                continue
         if plain.error or name not in answers.by_request:
             continue
         answer = answers.by_request[name]
@@ -107,7 +175,9 @@ def differences(
         cases.append(case)
         sameness = compare(plain, answer, invariant=invariant)
         if sameness.fault:
-            says = sameness.fault.replace("alone ", "without ", 1).replace("now ", "with it ", 1)
+            says = sameness.fault
+            if plain is first:
+                says = says.replace("alone ", "without ", 1).replace("now ", "with it ", 1)
             findings.append(Finding(case, says))
         elif sameness.parts_at is not None:
             equivalent.append(

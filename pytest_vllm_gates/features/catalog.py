@@ -13,13 +13,17 @@ from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
 FILE = data.FOLDER / "features.toml"
 PAIRS, DEPLOYED = "pairs", "deployed"
 WITH = "+"
 MOST_BOOTS = 12
+STRUCTURED_OUTPUTS = "structured outputs"
+"""The kind of the features that are backends of structured outputs."""
+FOLDER = "{folder}"
+"""In a flag's value: an empty folder of the boot."""
 LORA = "lora"
 """In the name of every flag of adapters, which say nothing without them."""
 BOOT_S = 60
@@ -49,9 +53,17 @@ class Feature(toml.Record):
     adapters: int = Field(default=0, ge=0)
     """So many LoRA adapters are served with it, as far as the checkpoint has them."""
     needs_gpu: bool = False
+    needs_package: str = ""
+    """A package of the lane's environment without which vLLM refuses it."""
     in_pairs: bool = True
     """Whether `pairs` combines it with the others."""
     reference: toml.Sentence
+
+    @property
+    def flags(self) -> frozenset[str]:
+        """The names of vLLM's flags that turn it on or off, with underscores."""
+        recognised = {flag.partition(".")[0] for flag in self.recognise}
+        return frozenset({*self.serve, *self.without, *recognised})
 
     def is_on(self, serve: Mapping[str, Any], env: Mapping[str, str]) -> bool:
         """Return whether a lane's own flags and variables turn it on."""
@@ -107,8 +119,7 @@ class Combination:
         """
         if not self.deployed:
             return {**serve, **self.serve}, {**env, **self.env}
-        flags = {flag.partition(".")[0] for one in self.features for flag in one.recognise}
-        flags |= set(self.serve)
+        flags = {flag for one in self.features for flag in one.flags}
         if self.adapters:
             flags |= {name.replace("-", "_") for name in serve if LORA in name}
         kept = {name: value for name, value in serve.items() if name.replace("-", "_") not in flags}
@@ -137,6 +148,22 @@ def load(path: Path = FILE) -> tuple[Feature, ...]:
     return toml.load(path, Features).features
 
 
+def with_folder(value: Any, folder: Path) -> Any:
+    """Return a flag's value with the folder in place of `{folder}`, in tables and lists too."""
+    if isinstance(value, dict):
+        return {name: with_folder(inner, folder) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [with_folder(inner, folder) for inner in value]
+    return value.replace(FOLDER, str(folder)) if isinstance(value, str) else value
+
+
+def turned_on(
+    features: Iterable[Feature], serve: Mapping[str, Any], env: Mapping[str, str]
+) -> tuple[Feature, ...]:
+    """Return the features that a lane's own flags and variables turn on."""
+    return tuple(feature for feature in features if feature.is_on(serve, env))
+
+
 def chosen(
     text: str,
     features: Sequence[Feature],
@@ -144,19 +171,25 @@ def chosen(
     gpus: bool,
     serve: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
+    apart: Collection[str] = (),
 ) -> tuple[Combination, ...]:
     """Return the combinations of an option's text: `NAME,NAME+NAME`, `deployed` or `pairs`.
 
     `gpus`: whether the machine has some; without, pairs leave out what needs one. `serve` and `env`
-    are the lane's own, in which `deployed` finds its features. Raises `UserError` for a name that
-    is not known and for features that exclude one another.
+    are the lane's own, in which `deployed` finds its features. `pairs` boots each feature of
+    `apart` by itself, because a server that dies of it hides the others of its combination. Raises
+    `UserError` for a name that is not known and for features that exclude one another.
     """
     if text.strip() == PAIRS:
-        return every_pair([one for one in features if one.in_pairs and (gpus or not one.needs_gpu)])
+        paired = [one for one in features if one.in_pairs and (gpus or not one.needs_gpu)]
+        return (
+            *(Combination((one,)) for one in paired if one.name in apart),
+            *every_pair([one for one in paired if one.name not in apart]),
+        )
     asked: dict[str, Combination] = {}
     for words in filter(None, (words.strip() for words in text.split(","))):
         if words == DEPLOYED:
-            on = tuple(one for one in features if one.is_on(serve or {}, env or {}))
+            on = turned_on(features, serve or {}, env or {})
             asked[DEPLOYED] = Combination(on, deployed=True)
             continue
         combination = Combination(tuple(_named(word, features) for word in words.split(WITH)))

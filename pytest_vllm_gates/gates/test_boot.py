@@ -84,7 +84,7 @@ def test_refuses_a_wrong_key(server: Endpoint, evidence: Evidence) -> None:
 
 
 @pytest.mark.ends_the_server
-@pytest.mark.usefixtures("asked_without_features")
+@pytest.mark.usefixtures("asked_without_features", "asked_for_a_second_boot")
 def test_leaves_nothing_behind(launch: Launch, evidence: Evidence) -> None:
     if not launch.owned:
         raise NotApplicable("this run did not start the server")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.features.battery import differences
+from pytest_vllm_gates.features.battery import differences, invalid
+from pytest_vllm_gates.features.catalog import STRUCTURED_OUTPUTS
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
@@ -65,10 +66,27 @@ def test_answers_as_without_them(
     _refuse_dead(feature_boot)
     names = [feature.name for feature in combination.features]
     findings, cases, equivalent = differences(
-        feature_boot.without, feature_boot.answers, names, invariant=lane.batch_invariant
+        feature_boot.without,
+        feature_boot.answers,
+        names,
+        invariant=lane.batch_invariant,
+        another_grammar=any(one.kind == STRUCTURED_OUTPUTS for one in combination.features),
     )
     evidence["compared"], evidence["equivalent"] = len(cases), equivalent
     checking(findings, cases, f"with {combination.name} answers are others than without")
+
+
+def test_structured_output_is_valid(
+    feature_boot: FeatureBoot, checking: Checking, evidence: Evidence
+) -> None:
+    combination = feature_boot.combination
+    _refuse_dead(feature_boot)
+    names = [feature.name for feature in combination.features]
+    findings, cases = invalid(feature_boot.answers, names)
+    evidence["judged"] = len(cases)
+    if not cases:
+        raise NotApplicable("no request with structured output was answered to its end")
+    checking(findings, cases, f"with {combination.name} structured output is not valid")
 
 
 def test_does_what_it_is_for(

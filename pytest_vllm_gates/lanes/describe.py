@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.catalog import flags as catalog_flags
 from pytest_vllm_gates.checkpoints import fingerprint
 from pytest_vllm_gates.environment import bundle, installed
+from pytest_vllm_gates.features import catalog as feature_catalog
 from pytest_vllm_gates.lanes import freeze, gaps
 from pytest_vllm_gates.preflight import gather
 from pytest_vllm_gates.redaction.shown import (
@@ -35,6 +36,15 @@ NamedValues = Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
+class DeployedFeature:
+    """A feature that a lane turns on, and the names of the settings that do."""
+
+    kind: str
+    flags: frozenset[str]
+    variables: frozenset[str]
+
+
+@dataclass(frozen=True)
 class BundleDescription:
     """One lane's bundle, in plain words. What is None cannot be known from here."""
 
@@ -56,6 +66,8 @@ class BundleDescription:
     """vLLM's flags as they are set, by family; those of the lane alone under no name."""
     environment: Mapping[str, str] | None = None
     """The variables that the lane sets, without secrets."""
+    features: Mapping[str, DeployedFeature] | None = None
+    """The features of `features.toml` that the lane's own flags and variables turn on, by name."""
     seals: Mapping[str, bytes] = field(default_factory=dict)
     """What tells two secrets apart, by the name that has one; nothing outside this process."""
     overlay: Mapping[str, str] | None = None
@@ -156,6 +168,7 @@ def of(
             for name, set_ in serve.items()
         },
         environment=redacted(lane.env),
+        features=_features(lane),
         seals=_seals(lane, serve.values()),
         overlay=_overlay(overlay, without),
         templates={name: value.template for name, value in prints.items()} or None,
@@ -188,6 +201,7 @@ def _running(
         {"base_url": url},
         versions={VLLM: server_version} if server_version else None,
         flags=dict.fromkeys(families, facts) if facts else None,
+        features=_features(lane) if facts else None,
         seals={"base_url": seal(lane.base_url), **_seals(lane, [lane.serve])},
         templates={name: value.template for name, value in prints.items()} or None,
         tokenizers={name: value.tokenizer for name, value in prints.items()} or None,
@@ -199,6 +213,14 @@ def _running(
         partial=True,
         gaps=(*gaps.of_server(lane, server_version), *_file_gaps(subjects, prints)),
     )
+
+
+def _features(lane: Lane) -> dict[str, DeployedFeature]:
+    """Return the features that the lane's own flags and variables turn on."""
+    return {
+        feature.name: DeployedFeature(feature.kind, feature.flags, frozenset(feature.env))
+        for feature in feature_catalog.turned_on(feature_catalog.load(), lane.serve, lane.env)
+    }
 
 
 def _file_gaps(

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.lanes import feature_axes
 from pytest_vllm_gates.lanes.describe import VLLM, BundleChange, BundleDiff
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 TABLE = data.FOLDER / "bundle_diff.toml"
 OTHER_PACKAGES = "other packages"
 CUDA, DRIVER, TORCH, FLAGS = "CUDA", "driver", "torch", "flags"
+ENVIRONMENT = "environment"
 OF_TORCH, OF_DRIVER = "CUDA of torch", "CUDA of the driver"
 AXES = (
     DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES, "Python", "start",
-    FLAGS, "environment", "overlay", "chat template", "tokenizer", "checkpoint", "machine",
+    feature_axes.FEATURES, FLAGS, ENVIRONMENT, "overlay", "chat template", "tokenizer",
+    "checkpoint", "machine",
 )  # fmt: skip
 """Every axis, in the order in which they are told."""
 PACKAGES = (TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES)
@@ -72,6 +75,9 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
             if name not in hidden and our_values.get(name) != their_values.get(name)
         ]
     changed += _secrets(ours, theirs)
+    if unknown_features := feature_axes.unknown(ours, theirs):
+        unknown[feature_axes.FEATURES] = unknown_features
+    changed = feature_axes.gathered(changed, feature_axes.differing(ours, theirs))
     if partial:
         versions = _servers_versions(ours, theirs)
         unknown |= {name: name for name in PACKAGES if name != VLLM or versions is None}
@@ -79,9 +85,10 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
         versions = _versions(ours, theirs, changed)
         unknown |= {name: name for name in PACKAGES if versions is None}
     changed = [_goes_along(each, changed) for each in [*changed, *(versions or ())]]
-    changed.sort(key=lambda change: AXES.index(change.axis))
-    changed_axes = [axis for axis in AXES if any(change.axis == axis for change in changed)]
-    same = tuple(axis for axis in AXES if axis not in unknown and axis not in changed_axes)
+    changed.sort(key=lambda change: (AXES.index(feature_axes.listed_as(change.axis)), change.axis))
+    changed_axes = [*dict.fromkeys(change.axis for change in changed)]
+    not_same = {*unknown, *map(feature_axes.listed_as, changed_axes)}
+    same = tuple(axis for axis in AXES if axis not in not_same)
     not_known = tuple(unknown[axis] for axis in AXES if axis in unknown)
     warning = _warning(changed_axes, not_known)
     why = tuple(dict.fromkeys([*ours.gaps, *theirs.gaps])) if not_known else ()
@@ -107,7 +114,7 @@ def _plain(
     yield "Python", {"Python": ours.python}, {"Python": theirs.python}
     yield "start", ours.start, theirs.start
     yield FLAGS, *_collapsed(ours.flags, theirs.flags)
-    yield "environment", ours.environment, theirs.environment
+    yield ENVIRONMENT, ours.environment, theirs.environment
     yield "overlay", ours.overlay, theirs.overlay
     yield "chat template", ours.templates, theirs.templates
     yield "tokenizer", ours.tokenizers, theirs.tokenizers
@@ -151,11 +158,7 @@ def _collapsed(
 def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[BundleChange]:
     """Yield the changes of secrets that look alike where they are shown."""
     for axis, our_values, their_values in _plain(ours, theirs):
-        if (
-            axis not in ("environment", "start", "flags")
-            or our_values is None
-            or their_values is None
-        ):
+        if axis not in (ENVIRONMENT, "start", FLAGS) or our_values is None or their_values is None:
             continue
         for name in sorted({*our_values} & {*their_values}):
             sealed = name.rpartition(": ")[2]

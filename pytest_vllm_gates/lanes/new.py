@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog import of_release, releases
 from pytest_vllm_gates.environment import overlay, release_lock
+from pytest_vllm_gates.nightly.types import LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from pytest_vllm_gates.nightly.types import NightlyWheel
 
 
 @dataclass(frozen=True)
@@ -25,20 +28,29 @@ class NewLane:
 
 
 def compose(
-    file: Path, version: str, device: str, *, besides: Sequence[str] = (), title: str = ""
+    file: Path,
+    version: str,
+    device: str,
+    *,
+    besides: Sequence[str] = (),
+    title: str = "",
+    wheel: NightlyWheel | None = None,
 ) -> NewLane:
     """Return the lane of vLLM `version` on `device`, with the requirements `besides`.
 
-    `file` is the lane's own, to be. Raises `UserError` for a release that does not resolve.
+    `file` is the lane's own, to be. `wheel` takes the place of the release's; start and flags are
+    the release's. Raises `UserError` for a release that does not resolve.
     """
     releases.parsed(version)
     lock = file.with_suffix(".txt")
-    made = release_lock.resolve(version, device, name=lock.stem, besides=besides)
+    if wheel is None:
+        made = release_lock.resolve(version, device, name=lock.stem, besides=besides)
+        name = f"vLLM {version}"
+    else:
+        made = release_lock.here(version, device, name=lock.stem, besides=besides, wheel=wheel.url)
+        name = f"vLLM at commit {wheel.sha[:LABEL]}"
     title = title or " with ".join(
-        [
-            f"vLLM {version} on {of_release.NAMES[device]}",
-            *([", ".join(besides)] if besides else []),
-        ]
+        [f"{name} on {of_release.NAMES[device]}", *([", ".join(besides)] if besides else [])]
     )
     lines = [
         f"title = {json.dumps(title, ensure_ascii=False)}",
@@ -47,7 +59,14 @@ def compose(
         f"lock = {json.dumps(lock.name, ensure_ascii=False)}",
     ]
     text = "".join(f"{line}\n" for line in lines)
-    return NewLane({**made.files(lock), file: text}, tuple(_done(version, device, made)))
+    done = _done(version, device, made)
+    if wheel is not None:
+        done = [
+            f"wheel: {wheel.url}",
+            f"start and flags as of release {version}; lock for this machine alone",
+            *done,
+        ]
+    return NewLane({**made.files(lock), file: text}, tuple(done))
 
 
 def _done(version: str, device: str, made: release_lock.ReleaseLock) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.catalog.scales import HarmlessNats
+    from pytest_vllm_gates.numerics.forced import ForcedRounds
     from pytest_vllm_gates.numerics.forced_types import ForcedRun, ForcedText
 
 ALARM = 1e-6
@@ -111,8 +112,13 @@ def compare(
     now: ForcedRun,
     rounding: Mapping[str, float] | None = None,
     between_machines: HarmlessNats | None = None,
+    *,
+    looks: int = 1,
 ) -> list[Comparison]:
     """Compare every phase.
+
+    Whoever compares after each of several rounds, and stops at the first that is different, says
+    in `looks` how many rounds there are: the alarms of all of them together are as rare as of one.
 
     `rounding` has by text how far the trusted run is from fp32, in nats. Between two builds the
     kernels may be others, which company does not show: then only what is farther apart than both
@@ -122,7 +128,25 @@ def compare(
     pairs = paired(trusted, now)
     wide = None if same_build(trusted, now) else (rounding or {})
     scale = between_machines if another_machine(trusted, now) else None
-    return [_phase(phase, pairs, wide, scale) for phase in ForcedPhase]
+    alarm = ALARM / TESTS / looks
+    return [_phase(phase, pairs, wide, scale, alarm) for phase in ForcedPhase]
+
+
+def until_different(
+    trusted: ForcedRun,
+    rounds: ForcedRounds,
+    between_machines: HarmlessNats | None = None,
+) -> tuple[ForcedRun, list[Comparison]]:
+    """Ask round by round, up to the first that is different; return the run so far.
+
+    Only what differs ends it early: that a text is equal is not known before it was asked.
+    """
+    now, comparisons = rounds.nothing, []
+    for now in rounds:
+        comparisons = compare(trusted, now, None, between_machines, looks=rounds.looks)
+        if any(each.answer is Equivalence.DIFFERENT for each in comparisons):
+            break
+    return now, comparisons
 
 
 def distance(one: Sequence[float], other: Sequence[float], part: float = 1.0) -> float:
@@ -136,6 +160,7 @@ def _phase(
     pairs: Sequence[tuple[ForcedText, ForcedText]],
     wide: Mapping[str, float] | None,
     scale: HarmlessNats | None,
+    alarm: float,
 ) -> Comparison:
     scores = [(trusted, *scores_of(phase, trusted, now)) for trusted, now in pairs]
     scores = [entry for entry in scores if len(entry[1]) >= LEAST_TOKENS]
@@ -146,10 +171,10 @@ def _phase(
         if scale:
             known = scale.nats if part == 1.0 else scale.closest_nats
             harmless = [max(near, known) for near in harmless]
-        decisions.append(_decide(distances, harmless))
+        decisions.append(_decide(distances, harmless, alarm))
         if decisions[-1][0] is Equivalence.DIFFERENT and (wide if scale else wide is not None):
             roundings = [(wide or {}).get(text.name) for text, _, _ in scores]
-            decisions[-1] = _between_builds(distances, harmless, roundings)
+            decisions[-1] = _between_builds(distances, harmless, roundings, alarm)
     answers = [answer for answer, _ in decisions]
     answer = Equivalence.DIFFERENT if Equivalence.DIFFERENT in answers else answers[-1]
     return Comparison(
@@ -184,7 +209,9 @@ def scores_of(
     return trusted.answer_logprobs[:same], now.answer_logprobs[:same]
 
 
-def _decide(distances: Sequence[float], harmless: Sequence[float]) -> tuple[Equivalence, float]:
+def _decide(
+    distances: Sequence[float], harmless: Sequence[float], alarm: float
+) -> tuple[Equivalence, float]:
     """Return what the distances come to, and how often equal servers are as far apart."""
     if len(distances) < LEAST_TEXTS:
         return Equivalence.UNKNOWN, 1.0
@@ -200,13 +227,16 @@ def _decide(distances: Sequence[float], harmless: Sequence[float]) -> tuple[Equi
     from scipy import stats  # noqa: PLC0415 - half a second of import
 
     odds = float(stats.t.sf(above / error, len(ratios) - 1))
-    if odds <= ALARM / TESTS:
+    if odds <= alarm:
         return Equivalence.DIFFERENT, odds
     return (Equivalence.EQUIVALENT if 1 - odds <= MISS else Equivalence.UNKNOWN), odds
 
 
 def _between_builds(
-    distances: Sequence[float], harmless: Sequence[float], roundings: Sequence[float | None]
+    distances: Sequence[float],
+    harmless: Sequence[float],
+    roundings: Sequence[float | None],
+    alarm: float,
 ) -> tuple[Equivalence, float]:
     known = [rounding for rounding in roundings if rounding is not None]
     if len(known) < len(distances):
@@ -214,5 +244,5 @@ def _between_builds(
     widened = [
         max(near, rounding * ROUNDINGS) for near, rounding in zip(harmless, known, strict=True)
     ]
-    answer, odds = _decide(distances, widened)
+    answer, odds = _decide(distances, widened, alarm)
     return (answer if answer is Equivalence.DIFFERENT else Equivalence.UNKNOWN), odds

@@ -1,8 +1,12 @@
-"""Forces the same ordinary texts through a server, alone and in company, and lets it go on."""
+"""Forces the same ordinary texts through a server, alone and in company, and lets it go on.
+
+The long one first, for it alone shows what begins far in a context.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -15,7 +19,7 @@ from pytest_vllm_gates.numerics.client import served_scores
 from pytest_vllm_gates.numerics.forced_types import ForcedRun, ForcedText
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.client.endpoint import Endpoint
@@ -31,6 +35,7 @@ LONG_TOKENS = 1024
 """Of all texts behind one another, for what begins far in a context."""
 ANSWER_TOKENS = 16
 AT_ONCE = 8
+"""Requests beside each other; a round has at least so many texts."""
 PRECISION = (
     "dtype", "quantization", "kv_cache_dtype", "hf_overrides", "rope_scaling", "rope_theta",
     "load_format", "calculate_kv_scales",
@@ -100,12 +105,40 @@ def build(
     return ", ".join([vllm, *torch, *flags, *variables])
 
 
-def measure(
-    endpoint: Endpoint, texts: Sequence[Text], context: int, *, weights: str, build: str,
-    machine: str, serve: Mapping[str, Any],
-) -> ForcedRun:  # fmt: skip
-    """Score every text alone and beside the others; raises `httpx.HTTPError` where that fails."""
-    ids = _ids(endpoint, texts, context)
+class ForcedRounds:
+    """The forced texts in rounds: after each one may look, and need not ask the next.
+
+    Iterate it once; each round is the run so far. Raises `httpx.HTTPError` where a round fails.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, texts: Sequence[Text], context: int, nothing: ForcedRun
+    ) -> None:
+        self.nothing = nothing
+        """The run before anything is asked: whose it is, without texts."""
+        self._endpoint, self._texts, self._context = endpoint, texts, context
+        self.looks = max(1, (len(texts) + 1) // AT_ONCE)
+        """How many rounds there are."""
+
+    def __iter__(self) -> Iterator[ForcedRun]:
+        asked = [*_ids(self._endpoint, self._texts, self._context).items()]
+        run = self.nothing
+        size = -(-len(asked) // self.looks)
+        for start in range(0, len(asked), size):
+            scored = _scored(self._endpoint, dict(asked[start : start + size]))
+            run = replace(run, texts=(*run.texts, *scored))
+            yield run
+
+    def whole(self) -> ForcedRun:
+        """Return the run of all rounds."""
+        run = self.nothing
+        for run in self:  # noqa: B007 - the last one is wanted
+            pass
+        return run
+
+
+def _scored(endpoint: Endpoint, ids: Mapping[str, tuple[int, ...]]) -> Iterator[ForcedText]:
+    """Yield each text's scores alone, beside the others, and of what follows it."""
     alone = {
         name: served_scores(endpoint, tokens, 1, score_prompt=True).prompt_logprobs
         for name, tokens in ids.items()
@@ -121,20 +154,17 @@ def measure(
             ids.values(),
         )
         answered = dict(zip(ids, answers, strict=True))
-    scored = tuple(
-        ForcedText(
-            name, tokens, alone[name], in_company[name], answered[name].output,
-            answered[name].output_logprobs,
+    for name, tokens in ids.items():
+        answer = answered[name]
+        yield ForcedText(
+            name, tokens, alone[name], in_company[name], answer.output, answer.output_logprobs
         )
-        for name, tokens in ids.items()
-    )  # fmt: skip
-    return ForcedRun(weights, build, machine, scored, declared(serve))
 
 
 def _ids(endpoint: Endpoint, texts: Sequence[Text], context: int) -> dict[str, tuple[int, ...]]:
-    """Return the tokens of each text, and of all together, as many as the context has room for."""
+    """Return the tokens of all together and of each text, as many as the context has room for."""
     room = context - ANSWER_TOKENS - 1
     whole = {text.name: http.token_ids(endpoint, text.text * text.repeat) for text in texts}
     together = [token for tokens in whole.values() for token in tokens]
     ids = {text.name: tuple(whole[text.name][: min(text.tokens, room)]) for text in texts}
-    return {**ids, LONG: tuple(together[: min(LONG_TOKENS, room)])}
+    return {LONG: tuple(together[: min(LONG_TOKENS, room)]), **ids}

@@ -194,6 +194,36 @@ def whole_number(least: int) -> ValueKind:
     return ValueKind(read)
 
 
+@dataclass(frozen=True)
+class Endurance:
+    """How many requests are sent, or for how long; one of both is None."""
+
+    requests: int | None
+    seconds: float | None
+
+
+def _endurance(given: Given) -> Endurance:
+    """Return a number of requests, or a time with a unit."""
+    text: str = given.value
+    if text.isdecimal() and int(text):
+        return Endurance(int(text), None)
+    try:
+        seconds = float(text[:-1]) * UNITS_S.get(text[-1], math.nan)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise pytest.UsageError(
+            f"{given.name} {text!r} is no number of requests and no duration: 2000, 30m, 2h"
+        )
+    return Endurance(None, seconds)
+
+
+def _written_endurance(endurance: Endurance) -> tuple[str]:
+    if endurance.seconds is None:
+        return (str(endurance.requests),)
+    return (f"{endurance.seconds:g}s",)
+
+
 def duration(least_s: float) -> ValueKind:
     """Return the kind of times with a unit, in seconds once they are read."""
 
@@ -227,3 +257,4 @@ INCIDENT = ValueKind(lambda given: Path(given.config.invocation_params.dir, give
 SECONDS = ValueKind(_seconds, lambda seconds: (f"{seconds:g}",))
 REDACTION = ValueKind(_redaction)
 WORKERS = ValueKind(_workers, _written_workers)
+ENDURANCE = ValueKind(_endurance, _written_endurance)

@@ -231,6 +231,15 @@ def paused(processes: Callable[[], Sequence[int]]) -> Iterator[None]:
         signal_all(pids, signal.SIGCONT)
 
 
+def open_handles(processes: Iterable[int]) -> int | None:
+    """Return how many files and sockets some processes hold open; None where none can be seen."""
+    counts = []
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            counts.append(sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir()))
+    return sum(counts) if counts else None
+
+
 def resident_bytes(processes: Iterable[int]) -> int | None:
     """Return the resident memory of some processes together, shared pages counted for each."""
     total = 0

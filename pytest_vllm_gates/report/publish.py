@@ -77,6 +77,16 @@ def write_html(folder: Path, document: Mapping[str, Any]) -> Path:
     return page.write(folder, document, other_lane(folder, document))
 
 
+def add_bisection(folder: Path, section: Mapping[str, Any]) -> Path:
+    """Add what a bisection found to the report in `folder`: verdict.json, then report.html.
+
+    Returns the path of the page. Raises `UserError` where there is no report, and `WriteError`.
+    """
+    document = {**read(folder), "bisection": json.loads(json.dumps(section))}
+    documents.write(folder, document)
+    return write_html(folder, document)
+
+
 def other_lane(folder: Path, document: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the other lane's document; None where there is none, or none that can be read."""
     against = document.get("against")

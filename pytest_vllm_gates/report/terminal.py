@@ -102,13 +102,15 @@ KINDS = {
 }
 
 
-def side_by_side(against: Mapping[str, Any]) -> str:
-    """Return in one line how this lane lies beside another."""
+def side_by_side(against: Mapping[str, Any], axes: Sequence[str] = ()) -> str:
+    """Return in one line how this lane compares with another; `axes`: in what they differ."""
     kinds = Counter(check["kind"] for check in against["checks"])
     differences = [f"{count} {KINDS[kind]}" for kind in KINDS if (count := kinds[kind])]
     if count := len(against["drift"]):
         differences.append(f"{count} different without a failure")
-    return f"beside lane {against['lane']['name']}: {', '.join(differences) or 'nothing differs'}"
+    axis = f" ({'axis' if len(axes) == 1 else 'axes'}: {', '.join(axes)})" if axes else ""
+    found = ", ".join(differences) or "nothing differs"
+    return f"beside lane {against['lane']['name']}{axis}: {found}"
 
 
 def lines(

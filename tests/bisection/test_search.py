@@ -46,7 +46,7 @@ def asked_of(bad: Callable[[Mixture], bool]) -> tuple[list[Mixture], Ask]:
     return mixtures, ask
 
 
-def test_both_sides_of_the_change_are_tried_twice() -> None:
+def test_both_sides_of_the_change_are_tried_three_times() -> None:
     def bad(mixture: Mixture) -> bool:
         return "vllm" in mixture.changed or mixture.version == ("vllm", "0.31.0")
 
@@ -56,8 +56,8 @@ def test_both_sides_of_the_change_are_tried_twice() -> None:
     assert (culprit.last_good, culprit.first_bad) == ("0.30.0", "0.31.0")
     assert result.certain
     for version in ("0.30.0", "0.31.0"):
-        assert mixtures.count(Mixture(version=("vllm", version))) == 2
-    assert len(mixtures) <= 2 + 3 + 2
+        assert mixtures.count(Mixture(version=("vllm", version))) == 3
+    assert len(mixtures) <= 2 + 3 + 4
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,8 @@ def test_edge_that_answers_otherwise_than_the_search_concluded_is_no_certain_cul
     assert not (result.certain and result.culprits[0].axis == "flags")
 
 
-def test_flaky_answers_that_nobody_declared_are_rarely_certain_and_wrong() -> None:
-    row = bisect_search.tally("flaky, and nobody said so", 300, 36)
-    assert row.wrong_and_certain <= 2
+@pytest.mark.parametrize("seed", [36, 2])
+def test_flaky_answers_that_nobody_declared_are_never_wrong_and_certain(seed: int) -> None:
+    # One release gave the same wrong answer twice in 2 and 3 of these 300, when two were enough.
+    row = bisect_search.tally("flaky, and nobody said so", 300, seed)
+    assert row.wrong_and_certain == 0

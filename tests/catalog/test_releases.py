@@ -46,7 +46,7 @@ def test_flag_is_known_in_its_releases(flag: str, version: str, known: bool) -> 
     assert (releases.unknown(releases.flags(version), [flag]) == []) is known
 
 
-@pytest.mark.parametrize("version", ["0.21.0", "0.33.0"])
+@pytest.mark.parametrize("version", ["0.21.0", "0.33.0", "0.23.1rc1.dev1403+g4080263bb.cu129"])
 def test_no_flag_is_unknown_to_a_release_that_was_not_read(version: str) -> None:
     assert releases.unknown(releases.flags(version), ["nonsense"]) == []
 

@@ -86,6 +86,16 @@ def test_a_stream_left_early_is_kept_as_far_as_it_came(
     assert len(recording.pieces) == 1
 
 
+def test_a_stream_left_early_may_be_read_to_its_end(server: ScriptedModel) -> None:
+    recorder = Recorder(verify=False, to_the_end=True)
+    with httpx.Client(transport=recorder) as client:
+        url = f"{server.endpoint.base_url}/chat/completions"
+        body = {**ASKED, "stream": True}
+        with client.stream("POST", url, json=body, headers={HEADER: "one"}) as reply:
+            next(reply.iter_bytes(16))
+        assert recorder.take("one").body.endswith(b"data: [DONE]\n\n")
+
+
 def test_threads_do_not_mix(server: ScriptedModel, recorder: Recorder, qwen: Family) -> None:
     chat = Chat(server.endpoint, qwen, recorder)
     words = [f"word{number}" for number in range(16)]

@@ -83,3 +83,17 @@ def test_the_candidates_of_either_answer_are_used() -> None:
     completion = other(content="one eight", token_ids=(1, 8), candidates=({}, {8: -0.6, 2: -0.9}))
     alone = replace(ALONE, candidates=())
     assert compare(alone, completion, invariant=False).parts_at == 1
+
+
+def test_another_tool_call_is_another_answer() -> None:
+    def answer(city: str, *tokens: int) -> Completion:
+        calls = (("get_weather", f'{{"city": "{city}"}}'),)
+        return Completion(finish_reason="tool_calls", calls=calls, token_ids=tokens)
+
+    same = compare(answer("Paris", 1, 2), answer("Paris", 1, 2), invariant=True)
+    assert (same.fault, same.parts_at) == (None, None)
+    other = compare(answer("Paris", 1, 2), answer("Rome", 1, 3), invariant=True)
+    assert other.fault is not None
+    assert "Paris" in other.fault
+    assert "Rome" in other.fault
+    assert "from token 1 on" in other.fault

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -215,6 +216,23 @@ def test_the_chunks_of_a_completion_are_of_one_stream() -> None:
         "the chunks of one stream have the ids a, b",
         "2 chunks have a finish_reason",
     ]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "event"),
+    [
+        ("responses", {"type": "response.output_text.delta", "delta": "\ud83d"}),
+        ("messages", {"type": "content_block_delta", "delta": {"type": "x", "text": "\udc4b"}}),
+        ("completions", {"type": "", "choices": [{"text": "so \ufffd", "finish_reason": None}]}),
+    ],
+)
+def test_an_event_holds_whole_characters(dialect: str, event: dict[str, Any]) -> None:
+    split = reply(dialect, "stream", {}, events=events([event]))
+    assert any("splits a character" in fault for fault in checks.event_faults(split))
+    text = json.dumps(event).replace("\\ud83d", "👋").replace("\\udc4b", "👋")
+    whole = json.loads(text.replace("\\ufffd", "👋"))
+    right = reply(dialect, "stream", {}, events=events([whole]))
+    assert not any("splits a character" in fault for fault in checks.event_faults(right))
 
 
 def test_usage_that_counts_below_zero_is_not_read() -> None:

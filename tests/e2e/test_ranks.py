@@ -11,7 +11,7 @@ from e2e import gates
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.every_core]
 
 
 def test_two_ranks_pass_with_the_goldens_of_one(tmp_path: Path) -> None:

@@ -24,6 +24,16 @@ from faults.dialects import (
 if TYPE_CHECKING:
     from faults.exchange import Exchange
 
+
+def split_bytes(text: str) -> list[str]:
+    """Return a text in two, cut inside its first character of several bytes; whole without one."""
+    if text.isascii():
+        return [text]
+    at = next(at for at, character in enumerate(text) if not character.isascii())
+    encoded = text.encode()
+    return [part.decode(errors="replace") for part in (encoded[: at + 1], encoded[at + 1 :])]
+
+
 # Streams of the Responses API.
 
 
@@ -121,7 +131,32 @@ def streams_no_usage(exchange: Exchange) -> None:
     exchange.events[-1]["response"]["usage"] = None
 
 
+@stream(RESPONSES, ORDER, "an event splits a character: ")
+def splits_characters_of_responses(exchange: Exchange) -> None:
+    """A gateway cuts the stream of bytes where a buffer ends, and decodes each part by itself."""
+    kept: list[Part] = []
+    for event in exchange.events:
+        halves = [event]
+        if event["type"] == "response.output_text.delta":
+            halves = [{**event, "delta": half} for half in split_bytes(event["delta"])]
+        kept += [{**half, "sequence_number": len(kept) + at} for at, half in enumerate(halves)]
+    exchange.events = kept
+
+
 # Streams of the Messages API.
+
+
+@stream(MESSAGES, ORDER, "an event splits a character: ")
+def splits_characters_of_messages(exchange: Exchange) -> None:
+    """The same in the other API."""
+    kept: list[Part] = []
+    for event in exchange.events:
+        halves = [event]
+        if event["type"] == "content_block_delta" and "text" in event["delta"]:
+            texts = split_bytes(event["delta"]["text"])
+            halves = [{**event, "delta": {**event["delta"], "text": text}} for text in texts]
+        kept += halves
+    exchange.events = kept
 
 
 @stream(MESSAGES, ORDER, "the last event is 'message_delta', not 'message_stop'")

@@ -33,6 +33,18 @@ def forgets_request_ids(exchange: Exchange) -> None:
         exchange.events[0]["id"] = "chatcmpl-7"
 
 
+@FAULTS.add(
+    "anything",
+    check=PROTOCOL,
+    says="a priority of a chat: HTTP status is 429 and was ",
+)
+def is_busy_for_whoever_waits(exchange: Exchange) -> None:
+    """A gateway has a queue a priority, and does not say when to come back."""
+    if exchange.path == CHAT and exchange.body.get("priority"):
+        error = '{"error":{"message":"busy","type":"rate_limit","param":null,"code":429}}'
+        answer(exchange, HTTPStatus.TOO_MANY_REQUESTS, error, JSON)
+
+
 @FAULTS.add("anything", check=PROTOCOL, says="OPTIONS: HTTP status is 200 and was 405")
 def answers_every_preflight(exchange: Exchange) -> None:
     """A gateway lets every page of every origin in."""

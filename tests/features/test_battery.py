@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,56 @@ def test_each_request_is_asked_alone_again_and_among_others() -> None:
     assert not answers.errors
 
 
+def test_structured_output_is_streamed_four_and_sixteen_at_a_time() -> None:
+    client = Client()
+    names = ("question 1", "format regex", "format choice")
+    answers = battery.ask(client, {name: {"messages": [{"content": "hi"}]} for name in names})  # type: ignore[arg-type]
+    assert client.asked[6:] == ["3 at once", "4 at once", "16 at once"]
+    streamed = [name for name in answers.by_request if " of 16" in name]
+    assert len(streamed) == 16
+    assert streamed[:2] == ["format regex, stream 1 of 16", "format choice, stream 2 of 16"]
+    assert not any(name.startswith("question") for name in streamed)
+
+
+def test_families_that_think_are_asked_for_formats_after_thinking() -> None:
+    qwen = battery.requests(families.load("qwen3.5", NOWHERE), load_all(NOWHERE), 64)
+    body = qwen["format choice after thinking"]
+    assert body["chat_template_kwargs"] == {"enable_thinking": True}
+    assert body["max_tokens"] == 64
+    gemma = battery.requests(families.load("gemma/3", NOWHERE), load_all(NOWHERE), 64)
+    assert not any("thinking" in name for name in gemma if name.startswith("format"))
+
+
+REGEX: dict[str, Any] = {"structured_outputs": {"regex": "[a-z]{3}-[0-9]{3}"}}
+CHOICE: dict[str, Any] = {"structured_outputs": {"choice": ["yes", "no"]}}
+
+
+def test_structured_output_that_its_format_does_not_allow_is_found() -> None:
+    def answer(content: str, request: dict[str, Any], finish: str = "stop") -> Completion:
+        return Completion(content=content, finish_reason=finish, request=request)
+
+    answers = Answers({
+        "format regex, alone": answer("abc-123", REGEX),
+        "format regex, again": answer("abc-1234", REGEX),
+        "format choice, alone": answer("no", CHOICE),
+        "format choice, stream 3 of 16": answer("n", CHOICE),
+        "format choice, again": answer("n", CHOICE, "length"),
+        "format choice, among others": Completion(error="answered 500", request=CHOICE),
+        "format regex after thinking, alone": replace(answer("", REGEX), reasoning="Hm."),
+        "question 1, alone": answer("anything", {}),
+    })  # fmt: skip
+    findings, cases = battery.invalid(answers, ["ngram"])
+    assert len(cases) == 4
+    assert [(finding.case.name, finding.says) for finding in findings] == [
+        (
+            "format regex, again",
+            "the answer 'abc-1234' is not of the regex '[a-z]{3}-[0-9]{3}'",
+        ),
+        ("format choice, stream 3 of 16", "the answer 'n' is not of the choice ['yes', 'no']"),
+    ]
+    assert findings[0].case.traits == {"case": "format regex, again", "ngram": "on"}
+
+
 def test_another_answer_is_named_with_its_features() -> None:
     without = Answers({
         "a, alone": Completion(content="Paris.", token_ids=(1, 2), finish_reason="stop"),
@@ -75,6 +126,37 @@ def test_another_answer_is_named_with_its_features() -> None:
     assert finding.case.traits == {"case": "a, alone", "ngram": "on"}
     assert [case.name for case in cases] == ["a, alone", "c, alone"]
     assert equivalent == []
+
+
+def test_another_backend_spells_structured_output_in_its_own_tokens() -> None:
+    def answer(content: str, *tokens: int) -> Completion:
+        return Completion(content=content, token_ids=tokens, finish_reason="stop")
+
+    without = Answers({
+        "format object, alone": answer("ada, 2533", 1, 11, 886),
+        "format object, stream 2 of 4": answer("ada, 2533", 1, 11, 886),
+        "format object, stream 4 of 4": answer("ada, 2533", 1, 11, 886),
+        "question 1, alone": answer("Paris.", 7),
+    })  # fmt: skip
+    given = Answers({
+        "format object, alone": answer("ada, 2800", 270, 887),
+        "format object, stream 2 of 4": answer("ada, 2800", 270, 887),
+        "format object, stream 4 of 4": answer("ada, 9999", 270, 999),
+        "question 1, alone": answer("Rome.", 8),
+    })  # fmt: skip
+    findings, cases, _ = battery.differences(
+        without, given, ["guidance"], invariant=True, another_grammar=True
+    )
+    assert [(one.case.name, one.says) for one in findings] == [
+        (
+            "format object, stream 4 of 4",
+            "alone 'ada, 2800', now 'ada, 9999' (from token 1 on)",
+        ),
+        ("question 1, alone", "without 'Paris.', with it 'Rome.' (from token 0 on)"),
+    ]
+    assert len(cases) == 3
+    same_backend, _, _ = battery.differences(without, given, ["ngram"], invariant=True)
+    assert len(same_backend) == 4
 
 
 def test_a_token_that_was_as_likely_is_no_fault_where_kernels_round_otherwise() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_every_two_features_that_go_together_meet_in_a_boot() -> None:
 def test_the_shipped_features_take_few_boots() -> None:
     features = catalog.load()
     assert len({one.name for one in features}) == len(features)
-    assert len(every_pair(features)) <= catalog.MOST_BOOTS
+    assert len(chosen("pairs", features, gpus=True)) <= catalog.MOST_BOOTS
     assert all(one.serve or one.env for one in features)
 
 
@@ -47,7 +48,8 @@ def test_a_combination_has_the_adapters_of_its_features() -> None:
 
 
 def test_adapters_meet_every_other_feature() -> None:
-    rows = [{one.name for one in row.features} for row in every_pair(catalog.load())]
+    pairs = chosen("pairs", catalog.load(), gpus=False)
+    rows = [{one.name for one in row.features} for row in pairs]
     for name in ("ngram", "prefix-caching", "small-steps", "guidance", "stream-interval"):
         for adapters in ("lora", "lora-two"):
             assert any({name, adapters} <= row for row in rows), (name, adapters)
@@ -93,6 +95,11 @@ def test_pairs_leave_out_what_needs_a_gpu_where_there_is_none() -> None:
     assert [row.name for row in chosen("d", (on_gpus,), gpus=False)] == ["d"]
 
 
+def test_pairs_boot_a_feature_that_is_known_to_die_by_itself() -> None:
+    names = [row.name for row in chosen("pairs", (B, C, D), gpus=False, apart={"c", "unknown"})]
+    assert names == ["c", "b+d"]
+
+
 def test_the_lanes_own_features_are_found_and_left_out() -> None:
     caching = B.model_copy(update={"serve": {"caching": True}, "without": {"caching": False}})
     steps = C.model_copy(update={"recognise": {"steps": ()}})
@@ -133,3 +140,14 @@ def test_features_are_added_to_a_lanes_own_flags() -> None:
     assert combination.booted({"x": 1, "b": False}, {"Y": "2"}) == (
         {"x": 1, "b": True}, {"Y": "2", "B": "1"}
     )  # fmt: skip
+
+
+def test_a_boot_has_a_folder_of_its_own() -> None:
+    folder = Path("/boot/1-stored")
+    flags = {"config": {"paths": ["{folder}/a", 3], "path": "{folder}"}, "eager": True}
+    assert catalog.with_folder(flags, folder) == {
+        "config": {"paths": [f"{folder}/a", 3], "path": str(folder)}, "eager": True
+    }  # fmt: skip
+    (connector,) = catalog.chosen("kv-connector", catalog.load(), gpus=False)
+    assert catalog.FOLDER in str(connector.serve)
+    assert catalog.FOLDER not in str(catalog.with_folder(connector.serve, folder))

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from e2e import gates, own_lane
 
-from pytest_vllm_gates.catalog import known_defects, lane as lanes
+from pytest_vllm_gates.catalog import family as families, known_defects, lane as lanes
+from pytest_vllm_gates.features import catalog
 from pytest_vllm_gates.fixtures import features as feature_fixtures
-from pytest_vllm_gates.outcomes import Case, Finding
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 from pytest_vllm_gates.session import collection, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+NOWHERE = Path("/nonexistent")
 
 
 def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.Pytester) -> None:
@@ -74,6 +77,20 @@ def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
 
 
+def test_pairs_boot_what_kills_a_family_by_itself_on_its_release() -> None:
+    options, machine = SimpleNamespace(features="pairs"), SimpleNamespace(gpus=())
+    replays: Any = SimpleNamespace(repro=None)
+
+    def first(family: str, lane: str) -> str:
+        combinations = resolve._combinations(
+            options, machine, replays, lanes.load(lane, NOWHERE), [families.load(family, NOWHERE)]  # type: ignore[arg-type]
+        )  # fmt: skip
+        return combinations[0].name
+
+    assert first("qwen3.5", "cpu") == "ngram"
+    assert first("gemma/3", "cpu").startswith("ngram+")
+
+
 def test_an_incident_of_adapters_brings_its_combination_too() -> None:
     options, machine = SimpleNamespace(features=None), SimpleNamespace(gpus=())
     incident = SimpleNamespace(
@@ -117,7 +134,19 @@ def test_the_gate_that_ends_the_server_asks_it_first() -> None:
     tree = ast.parse(collection.gate_files()["boot"].read_text())
     (ends,) = (one for one in tree.body if getattr(one, "name", "") == "test_leaves_nothing_behind")
     marks = [ast.unparse(mark) for mark in ends.decorator_list]  # type: ignore[attr-defined]
-    assert "pytest.mark.usefixtures('asked_without_features')" in marks
+    assert any(
+        mark.startswith("pytest.mark.usefixtures(") and "'asked_without_features'" in mark
+        for mark in marks
+    )
+
+
+def test_a_feature_without_its_package_does_not_apply() -> None:
+    (suffix,) = catalog.chosen("suffix", catalog.load(), gpus=False)
+    refuse = feature_fixtures._refuse_without_packages
+    with pytest.raises(NotApplicable, match="suffix needs the package arctic-inference, which"):
+        refuse(suffix, {"vllm": "0.32.0"}, "cpu")
+    refuse(suffix, {"vllm": "0.32.0", "arctic-inference": "0.1.1"}, "cpu")
+    refuse(suffix, {}, "image")  # nothing is known of it
 
 
 HEALTHY_AND_DEAD = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff
+from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff, DeployedFeature
 from pytest_vllm_gates.lanes.diff import AXES, differences
 from pytest_vllm_gates.redaction.shown import seal
 from pytest_vllm_gates.redaction.values import REDACTED
@@ -31,6 +31,7 @@ STABLE = BundleDescription(
     machine={"GPU": "1 x NVIDIA H100 (9.0)"},
     flags={"glm": {"max_model_len": "32768"}, "gemma": {"max_model_len": "32768"}},
     environment={"VLLM_NO_USAGE_STATS": "1"},
+    features={},
     overlay={"repair.py": "a" * 64},
     templates={"glm": "b" * 64, "gemma": "none"},
     tokenizers={"glm": "c" * 64, "gemma": "d" * 64},
@@ -95,6 +96,10 @@ ONE_AXIS: dict[str, tuple[dict[str, Any], list[tuple[str, str | None, str | None
         {"start": {"server": "-m vllm.entrypoints.launchers"}},
         [("server", "-m vllm.entrypoints.launchers", "-m vllm.entrypoints.openai.api_server")],
     ),
+    "features": (
+        {"features": {"ngram": DeployedFeature("speculation", frozenset(), frozenset())}},
+        [("speculation", "ngram", None)],
+    ),
     "flags": (
         {"flags": {"glm": {"max_model_len": "4096"}, "gemma": {"max_model_len": "4096"}}},
         [("max_model_len", "4096", "32768")],
@@ -122,6 +127,9 @@ ONE_AXIS: dict[str, tuple[dict[str, Any], list[tuple[str, str | None, str | None
     ),
 }  # fmt: skip
 
+NAMED = {"features": "feature ngram"}
+"""Axes that are named after what changed."""
+
 
 def test_every_axis_has_a_test_case() -> None:
     assert set(ONE_AXIS) == set(AXES)
@@ -131,8 +139,9 @@ def test_every_axis_has_a_test_case() -> None:
 def test_single_changed_axis_is_reported_without_a_warning(axis: str) -> None:
     changes, expected = ONE_AXIS[axis]
     bundle_diff = diff(**changes)
-    assert changes_of(bundle_diff) == [(axis, *pair) for pair in expected]
-    assert bundle_diff.axes == (axis,)
+    named = NAMED.get(axis, axis)
+    assert changes_of(bundle_diff) == [(named, *pair) for pair in expected]
+    assert bundle_diff.axes == (named,)
     assert bundle_diff.same == tuple(name for name in AXES if name != axis)
     assert bundle_diff.warning is None
 
@@ -147,11 +156,12 @@ def test_several_changed_axes_are_reported_with_a_warning(axes: set[str]) -> Non
     for axis in axes:
         changes |= ONE_AXIS[axis][0]
     bundle_diff = diff(**changes)
-    assert set(bundle_diff.axes) == axes
+    named = {NAMED.get(axis, axis) for axis in axes}
+    assert set(bundle_diff.axes) == named
     assert set(bundle_diff.same) == set(AXES) - axes
     assert bundle_diff.warning is not None
     assert bundle_diff.warning.startswith(f"{len(axes)} axes changed at once (")
-    assert all(axis in bundle_diff.warning for axis in axes)
+    assert all(axis in bundle_diff.warning for axis in named)
 
 
 def test_a_change_of_one_family_names_it() -> None:

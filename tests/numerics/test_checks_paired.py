@@ -154,3 +154,14 @@ def test_text_of_other_tokens_is_no_pair() -> None:
     other = changed(made(), ids=lambda text: text.ids if text.name != "text 3" else (1, *text.ids))
     names = [text.name for text, _ in checks_paired.paired(made(), other)]
     assert names == [f"text {number}" for number in range(12) if number != 3]
+
+
+def test_alarms_of_several_looks_are_as_rare_as_of_one() -> None:
+    trusted, now = recorded(), recorded("theta0.99")
+    (once, *_) = checks_paired.compare(trusted, now)
+    (many, *_) = checks_paired.compare(trusted, now, looks=2)
+    assert once.odds == many.odds
+    assert once.answer is Equivalence.DIFFERENT
+    too_many = int(checks_paired.ALARM / checks_paired.TESTS / once.odds) + 1
+    (rarer, *_) = checks_paired.compare(trusted, now, looks=too_many)
+    assert rarer.answer is Equivalence.UNKNOWN

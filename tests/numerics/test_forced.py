@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.numerics import forced
+from pytest_vllm_gates.numerics import checks_paired, forced
+from pytest_vllm_gates.numerics.checks_paired import Equivalence
+from pytest_vllm_gates.numerics.forced_types import ForcedRun
+from pytest_vllm_gates.numerics.types import Scores
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 PLAIN = forced.build("0.32.0", {"torch": "2.13.0+cpu"}, {"max_num_seqs": 8}, {"HF_HOME": "/x"})
@@ -72,3 +77,56 @@ def test_a_fault_in_a_projects_texts_is_told(
 ) -> None:
     with pytest.raises(UserError, match=message):
         forced.load_all(own(tmp_path, *texts))
+
+
+class Asked:
+    """Stands in for a server: each text has tokens of its own, and is off by so many nats."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.requests, self.off = 0, 0.0
+        monkeypatch.setattr(forced, "served_scores", self.scores)
+        monkeypatch.setattr(http, "token_ids", lambda _, text: [ord(text)] * 40)
+
+    def scores(self, _: object, ids: Sequence[int], count: int, *, score_prompt: bool) -> Scores:
+        self.requests += 1
+        prompt = [-1.0 - number / 50 + self.off for number in ids[1:]] if score_prompt else []
+        return Scores(tuple(ids), tuple(prompt), (1,) * count, (-0.5,) * count)
+
+    def rounds(self, texts: int) -> forced.ForcedRounds:
+        named = [forced.Text(name=f"t{number}", text=chr(97 + number)) for number in range(texts)]
+        nothing = ForcedRun("w", "0.32.0", "EPYC", ())
+        return forced.ForcedRounds(None, named, 4096, nothing)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("texts", "sizes"), [(4, [5]), (7, [8]), (15, [8, 16]), (16, [9, 17]), (23, [8, 16, 24])]
+)
+def test_each_round_has_a_company_and_the_long_text_is_first(
+    monkeypatch: pytest.MonkeyPatch, texts: int, sizes: list[int]
+) -> None:
+    rounds = Asked(monkeypatch).rounds(texts)
+    runs = [*rounds]
+    assert [len(run.texts) for run in runs] == sizes
+    assert len(sizes) == rounds.looks
+    assert [text.name for text in runs[-1].texts] == ["long", *(f"t{n}" for n in range(texts))]
+    assert len(runs[-1].texts[0].ids) == min(forced.LONG_TOKENS, 40 * texts)
+
+
+def test_an_equal_server_is_asked_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    trusted = asked.rounds(23).whole()
+    asked.requests = 0
+    now, comparisons = checks_paired.until_different(trusted, asked.rounds(23))
+    assert now == trusted
+    assert asked.requests == 3 * 24
+    assert {each.answer for each in comparisons} == {Equivalence.EQUIVALENT}
+
+
+def test_a_different_server_is_asked_no_more_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    trusted = asked.rounds(23).whole()
+    asked.requests, asked.off = 0, 0.01
+    now, comparisons = checks_paired.until_different(trusted, asked.rounds(23))
+    assert len(now.texts) == 8
+    assert asked.requests == 3 * 8
+    assert Equivalence.DIFFERENT in {each.answer for each in comparisons}

@@ -29,10 +29,12 @@ def test_nothing_is_registered_and_nothing_heavy_is_imported(pytester: pytest.Py
     assert {name for name in names if name.startswith("pytest_vllm_gates.")} == {
         "pytest_vllm_gates.options",
         "pytest_vllm_gates.options.defaults",
+        "pytest_vllm_gates.options.judging",
         "pytest_vllm_gates.options.kinds",
         "pytest_vllm_gates.options.names",
         "pytest_vllm_gates.options.read",
         "pytest_vllm_gates.options.record",
+        "pytest_vllm_gates.options.serving",
         "pytest_vllm_gates.options.table",
         "pytest_vllm_gates.plugin",
     }

@@ -203,3 +203,6 @@ def test_two_lanes_are_summed_up_in_a_line() -> None:
     )
     nothing = {"lane": {"name": "stable"}, "checks": [], "drift": []}
     assert terminal.side_by_side(nothing) == "beside lane stable: nothing differs"
+    assert terminal.side_by_side(nothing, ["vllm", "feature ngram"]) == (
+        "beside lane stable (axes: vllm, feature ngram): nothing differs"
+    )

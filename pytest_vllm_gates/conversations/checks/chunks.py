@@ -21,14 +21,16 @@ Chunk = dict[str, Any]
 SPLIT = re.compile(r"[\ufffd\ud800-\udfff]")
 """What stands for a part of a character: the replacement character, or half a surrogate pair."""
 TEXTS = ("content", "reasoning", "reasoning_content", "refusal")
+SPLITS = "a chunk splits a character"
+"""How the sentence about one begins; a model may also write U+FFFD itself."""
 SHOWN = 100
 NAMED = 3
 
 
-def faults(chunks: Sequence[Chunk], choices: int = 1) -> Iterator[str]:
+def faults(chunks: Sequence[Chunk], choices: int = 1, *, usage: bool = True) -> Iterator[str]:
     """Yield a sentence for each convention that a stream breaks.
 
-    `choices` is the `n` of its request, which asked for usage.
+    `choices` is the `n` of its request, `usage` whether it asked for usage.
     """
     yield from dict.fromkeys(_form_faults(chunks))
     by_index = _by_index(chunks)
@@ -42,7 +44,8 @@ def faults(chunks: Sequence[Chunk], choices: int = 1) -> Iterator[str]:
         of = f"choice {its_choices[0].get('index', 0)}: " if choices > 1 else ""
         for sentence in _choice_faults(its_choices):
             yield of + sentence
-    yield from _usage_faults(chunks)
+    if usage:
+        yield from _usage_faults(chunks)
     yield from _header_faults(chunks)
 
 
@@ -97,7 +100,7 @@ def _choice_faults(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for name in TEXTS:
             text = delta.get(name)
             if isinstance(text, str) and SPLIT.search(text):
-                yield f"a chunk splits a character: delta.{name} is {text!r}"
+                yield f"{SPLITS}: delta.{name} is {text!r}"
     yield from _call_faults([call for delta in deltas for call in records(delta.get("tool_calls"))])
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.bounded import syntax
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_vllm_gates.client.answer import Answer, Exchange
 
@@ -28,17 +28,29 @@ def json_value(exchange: Exchange) -> Iterator[str]:
 
     NaN, infinities and a key that is given twice are faults: a strict client refuses them.
     """
-    import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
-
     schema, answer = exchange.asked.json_schema, exchange.whole
     if schema is None or answer is None or not is_judgeable(exchange):
         return
+    if faults := list(no_json(answer)):
+        yield from faults
+    else:
+        yield from against_schema(answer, schema)
+
+
+def no_json(answer: Answer) -> Iterator[str]:
+    """Yield a sentence when the content is not one JSON value and nothing else."""
     try:
-        value = syntax.json_value(answer.content, unique=True, finite=True)
+        syntax.json_value(answer.content, unique=True, finite=True)
     except syntax.BadSyntaxError as error:
         where = "; reasoning holds it" if _holds_json(answer.reasoning) else ""
         yield f"content is not one JSON value ({error}): {answer.content[:SHOWN]!r}{where}"
-        return
+
+
+def against_schema(answer: Answer, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each fault of the content, which is JSON, by a schema."""
+    import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
+
+    value = syntax.json_value(answer.content)
     for fault in jsonschema.Draft202012Validator(schema).iter_errors(value):
         yield f"content{fault.json_path[1:]}: {fault.message}"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.conversations.checks.content import AROUND, fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Answer, Exchange
@@ -22,12 +22,18 @@ def markers(exchange: Exchange, family: Family) -> Iterator[str]:
 
     A marker that the request itself quotes may come back.
     """
-    if exchange.whole is None:
-        return
-    request = json.dumps(exchange.request, ensure_ascii=False)
-    for field, text in fields(exchange.whole):
-        for marker in family.markers:
-            if marker and marker in text and marker not in request:
+    if exchange.whole is not None:
+        yield from held_markers(exchange.whole, exchange.request, family.markers)
+
+
+def held_markers(
+    answer: Answer, request: Mapping[str, Any], markers: Iterable[str]
+) -> Iterator[str]:
+    """Yield a sentence for every one of `markers` in a field of an answer, as `markers` does."""
+    request_text = json.dumps(request, ensure_ascii=False)
+    for field, text in fields(answer):
+        for marker in markers:
+            if marker and marker in text and marker not in request_text:
                 at = text.index(marker)
                 excerpt = text[max(0, at - AROUND) : at + len(marker) + AROUND]
                 yield f"{field} holds the marker {marker!r}: …{excerpt!r}…"

@@ -20,11 +20,15 @@ LONGEST_TOKEN = 16
 
 def stop_in_fields(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence for every field that holds the stop string."""
-    if exchange.whole is None or not isinstance(exchange.stop, str):
-        return
-    for field, text in fields(exchange.whole):
-        if exchange.stop in text:
-            yield f"{field} holds the stop string {exchange.stop!r}: {text[:SHOWN]!r}"
+    if exchange.whole is not None and isinstance(exchange.stop, str):
+        yield from held_stop(exchange.whole, exchange.stop)
+
+
+def held_stop(answer: Answer, stop: str) -> Iterator[str]:
+    """Yield a sentence for every field of an answer that holds a stop string."""
+    for field, text in fields(answer):
+        if stop in text:
+            yield f"{field} holds the stop string {stop!r}: {text[:SHOWN]!r}"
 
 
 def changed_by_unused_stop(exchange: Exchange) -> Iterator[str]:

@@ -116,12 +116,14 @@ def finish(exchange: Exchange) -> Iterator[str]:
 
     For a call that the request named OpenAI's API says `stop`, and so may a server.
     """
-    answer = exchange.whole
-    if answer is None:
-        return
+    if exchange.whole is not None:
+        yield from contradiction(exchange.whole, named=exchange.cell.tools == "named")
+
+
+def contradiction(answer: Answer, *, named: bool) -> Iterator[str]:
+    """Yield as `finish` does; `named` is whether the request names the tool to call."""
     if answer.finish_reason == "tool_calls" and not answer.tool_calls:
         yield "finish_reason is 'tool_calls', and there is no call"
-    named = exchange.cell.tools == "named"
     if answer.tool_calls and answer.finish_reason == "stop" and not named:
         yield f"finish_reason is 'stop', and there are calls: {_names(answer)}"
 

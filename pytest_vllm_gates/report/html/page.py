@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.report import terminal
 from pytest_vllm_gates.report.html import gate_pages, links, sections
+from pytest_vllm_gates.report.html.bisection import bisection
 from pytest_vllm_gates.report.html.causes import causes
 from pytest_vllm_gates.report.html.drawing import TextLimits, clean, cut, listing, mapping
 from pytest_vllm_gates.report.html.families import families
@@ -99,6 +100,7 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
             waivers=[mapping(waiver) for waiver in listing(document.get("waivers"))][
                 : limits.items
             ],
+            bisection=bisection(document, limits),
             bundle=sections.bundle(document, limits),
             comparison=sections.comparison(document, limits),
             families=listed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.features import battery
 from pytest_vllm_gates.features.battery import Answers
+from pytest_vllm_gates.features.catalog import with_folder
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
 from pytest_vllm_gates.server import fallbacks, metrics
 from pytest_vllm_gates.session import boot as session_boot
@@ -96,8 +98,11 @@ class FeatureBoots:
         own_flags = {**combination.serve, **adapter_files.flags(adapters)}
         serve, env = combination.booted(self.run.lane.serve, self.run.lane.env)
         serve |= adapter_files.flags(adapters)
-        lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         number = len(self._boots) + 1
+        stored = self.folder / f"{number}-stored"
+        shutil.rmtree(stored, ignore_errors=True)
+        serve, own_flags = (with_folder(flags, stored) for flags in (serve, own_flags))
+        lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         self.progress(
             f"{self.subject.family.name}: features {combination.name}, boot {number} of "
             f"{len(self.combinations)}"
@@ -119,6 +124,7 @@ class FeatureBoots:
                 death = died.brief if died else ""
         finally:
             launch.stop()
+            shutil.rmtree(stored, ignore_errors=True)
         without, on, log = self.own, answers, launch.log
         asked, variables = combination.serve, combination.env
         if combination.deployed:

@@ -54,6 +54,7 @@ from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Room, Serving
+from pytest_vllm_gates.nightly import hosts as nightly_hosts, wheels as nightly_wheels
 from pytest_vllm_gates.preflight import gather
 from pytest_vllm_gates.report import publish
 from pytest_vllm_gates.report.memory_plan import as_json, as_text
@@ -67,6 +68,12 @@ REFUSES = (UserError, CorruptGolden)
 """The documented errors of loaders."""
 DAY = datetime.date(2026, 11, 24)
 GATES = ("boot", "streaming")
+
+
+def _wheels(path: Path) -> None:
+    hosts = nightly_hosts.shipped()
+    document = bounded_read.json(path, unique=True, whole=True)
+    nightly_wheels.chosen(document, "a" * 40, f"{hosts.wheels}/a/vllm/metadata.json", hosts)
 
 
 @dataclass(frozen=True)
@@ -352,6 +359,12 @@ INFO 11-20 10:00:00 [api_server.py:1] vLLM API server version 0.30.0
 Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB of which 1.00 GiB is free.
 {"log": "ValueError: No available memory for the cache blocks.\\n", "stream": "stderr"}
 """
+WHEELS = [
+    {"package_name": "vllm", "version": "0.23.1rc1.dev1403+g4080263bb", "build_tag": None,
+     "python_tag": "cp38", "abi_tag": "abi3", "platform_tag": "manylinux_2_28_aarch64",
+     "variant": "cu129", "path": "../vllm-0.23.1-cp38-abi3-manylinux_2_28_aarch64.whl",
+     "filename": "vllm-0.23.1-cp38-abi3-manylinux_2_28_aarch64.whl"},
+]  # fmt: skip
 LOCK = b"""\
 # a lock
 torch==2.13.0 ; python_version >= "3.11"
@@ -439,6 +452,8 @@ LOADERS = {
         Loader("log_gz", "log.txt.gz", lambda: gzip.compress(LOG), _gunzipped, "bytes"),
         Loader("inventory", "node.json", _as_json(INVENTORY), _node, "json"),
         Loader("frozen_lane", "own.inventory.json", _as_json(INVENTORY), _frozen, "json"),
+        Loader("nightly_wheels", "metadata.json", _as_json(WHEELS), _wheels, "json",
+               any_key=True),
         Loader("lock", "own.txt", lambda: LOCK,
                lambda path: installed.pinned_requirements(path, "3.11.7")),
     )

@@ -295,3 +295,24 @@ def test_replay_of_an_incident_is_on_the_page() -> None:
     text = checked(document).text
     assert "REPRODUCED : incidents/one came to the same 3 of 5 times" in text
     assert "the words another lane" in text
+
+
+def test_bisection_is_on_the_page_with_each_trial() -> None:
+    document = empty()
+    document["bisection"] = {
+        "good": "stable", "bad": "canary", "certain": False, "confidence": 0.999999,
+        "sentence": "the culprit is vllm 0.32.0 (last good 0.30.0), or one of 0.31.0; not certain",
+        "culprits": [{"axis": "vllm", "last_good": "0.30.0", "first_bad": "0.32.0",
+                      "between": ["0.31.0"], "items": []}],
+        "reasons": ["not judged between the two: 0.31.0"],
+        "trials": [{"bundle": "bad vllm", "number": 1, "answer": "BAD", "vllm": "0.32.0",
+                    "seconds": 61.4, "why": "FAIL test_x <b>"}],
+        "read": ["https://example.org/v0.32.0"], "lane": ".vllm-gates/mixed.toml",
+    }  # fmt: skip
+    SCHEMA.validate(document)
+    text = checked(document).text
+    assert "The change that makes canary bad the culprit is vllm 0.32.0" in text
+    assert "Last good 0.30.0 First bad 0.32.0 Not judged between 0.31.0" in text
+    assert "Confidence 99.99% by the trials" in text
+    assert "bad vllm 0.32.0 BAD 61 s FAIL test_x <b>" in text
+    assert "vllm-gates lane diff stable .vllm-gates/mixed.toml" in text

@@ -115,6 +115,16 @@ def test_a_combination_boots_once_with_its_flags_and_variables(booting: Boots) -
     assert booting.told[0] == "qwen3.5: features no-prefix-caching, boot 1 of 3"
 
 
+def test_a_feature_that_stores_files_has_a_folder_that_goes_with_the_boot(booting: Boots) -> None:
+    (connector,) = catalog.chosen("kv-connector", catalog.load(), gpus=False)
+    booting.boots.of(connector)
+    (lane,) = booting.lanes
+    folder = booting.boots.folder / "1-stored"
+    extra = lane.serve["kv_transfer_config"]["kv_connector_extra_config"]
+    assert extra == {"shared_storage_path": str(folder)}
+    assert not folder.exists()
+
+
 def test_counters_are_those_of_the_questions(booting: Boots) -> None:
     booting.server.hits = 400
     rose = booting.boots.of(plain(booting)).rose

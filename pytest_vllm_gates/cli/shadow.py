@@ -1,0 +1,279 @@
+"""`vllm-gates shadow`: real traffic copied to a canary, and judged pair by pair."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.catalog import family as families, project as projects
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.redaction.prompts import DROP, MODES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.client.exchange import Sent
+
+SUMMARY = """pass every request on to a stable server, send a copy to a canary whose answers nobody
+gets, judge both, and answer PROMOTE, REJECT or HOLD at any moment"""
+FOLDER = "incidents"
+LIBRARY = "aiohttp"
+MIB = 2**20
+LOOPBACK = "127.0.0.1"
+MOST_PORT = 2**16 - 1
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    parser = commands.add_parser("shadow", help=SUMMARY, description=SUMMARY)
+    parser.add_argument(
+        "--stable", metavar="URL",
+        help="the server that clients get their answers from; with --from, the recorded answers "
+        "are compared where this is not given",
+    )  # fmt: skip
+    parser.add_argument("--canary", required=True, metavar="URL", help="the server to be judged")
+    parser.add_argument(
+        "--listen", type=_address, default=(LOOPBACK, 8080), metavar="[HOST:]PORT",
+        help=f"where clients ask (default: {LOOPBACK}:8080)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--control", type=_address, default=(LOOPBACK, 8081), metavar="[HOST:]PORT",
+        help=f"where controllers ask: /-/gates/verdict and /-/gates/metrics (default: "
+        f"{LOOPBACK}:8081)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--from", dest="trace", metavar="FILE",
+        help="in place of clients: the requests of a trace, which is a HAR file, a log of OpenAI's "
+        "client or of vLLM, an incident, a curl command or one body",
+    )  # fmt: skip
+    parser.add_argument("--model", metavar="FAMILY", help="the family; found by the model's name")
+    _declare_mirror(parser)
+    _declare_question(parser)
+    parser.add_argument("--webhook", metavar="URL", help="is sent each change of the answer")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the last document there")
+    parser.add_argument(
+        "--out", type=Path, default=Path(FOLDER), metavar="DIR",
+        help=f"incidents of pairs that the canary alone fails (default: {FOLDER})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--incidents", type=_whole, default=20, metavar="N",
+        help="keep so many of them at most (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--redact-prompts", choices=MODES, default=DROP,
+        help="what becomes of prompts and answers in incidents; only what is kept can be sent "
+        "again (default: %(default)s)",
+    )  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def _declare_mirror(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--share", type=_share, default=1.0, metavar="RATE",
+        help="the share of requests that is copied (default: all)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, metavar="N", help="of the choice of that share")
+    parser.add_argument(
+        "--canary-key-env", metavar="NAME",
+        help="the variable with the canary's own key; clients' keys never reach it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--stable-key-env", metavar="NAME", help="with --from: the variable with the stable's key"
+    )
+    parser.add_argument(
+        "--in-flight", type=_positive, default=64, metavar="N",
+        help="copies that the canary answers at once (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--waiting", type=_whole, default=256, metavar="N",
+        help="copies that wait for their turn; more are dropped, and counted (default: "
+        "%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--pair-mib", type=_positive, default=4, metavar="N",
+        help="kept of one answer; a larger one of the canary counts as a failure "
+        "(default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--memory-mib", type=_positive, default=256, metavar="N",
+        help="kept of all requests and answers at once (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--canary-timeout", type=_seconds, default=120.0, metavar="SECONDS",
+        help="how long the canary may take for an answer (default: %(default)g)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--drain", type=_seconds, default=30.0, metavar="SECONDS",
+        help="after SIGTERM: how long requests on their way have (default: %(default)g)",
+    )  # fmt: skip
+
+
+def _declare_question(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--alpha", type=_share, default=1e-3, metavar="P",
+        help="the chance of a false REJECT, however often one looks (default: %(default)g)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--margin", type=_share, default=0.01, metavar="RATE",
+        help="PROMOTE: how much more often the canary may fail (default: %(default)g)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--least-pairs", type=_positive, default=500, metavar="N",
+        help="no PROMOTE before so many pairs (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--pairs", type=_positive, metavar="N", help="end after so many pairs")
+    parser.add_argument("--minutes", type=_seconds, metavar="M", help="end after so many minutes")
+    parser.add_argument(
+        "--until-verdict", action="store_true", help="end as soon as it is PROMOTE or REJECT"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until the end; 0 PROMOTE, 1 REJECT, 6 HOLD."""
+    if find_spec(LIBRARY) is None:
+        raise UserError(
+            f"vllm-gates shadow needs {LIBRARY}, which is not installed\n"
+            "pip install 'pytest-vllm-gates[shadow]'"
+        )
+    import asyncio  # noqa: PLC0415 - slow to import, as what follows
+
+    from pytest_vllm_gates.shadow import serve  # noqa: PLC0415
+    from pytest_vllm_gates.shadow.document import summary  # noqa: PLC0415
+
+    if not options.stable and not options.trace:
+        raise UserError("--stable URL is missing; without it, --from FILE has to have answers")
+    document = asyncio.run(serve.run(_shadow(options), _ready))
+    print(summary(document), flush=True)
+    if options.json:
+        write_whole(options.json, json.dumps(document, indent=1) + "\n")
+    return int(document["exit_status"])
+
+
+def _shadow(options: argparse.Namespace) -> Any:
+    from pytest_vllm_gates.shadow import serve, settings  # noqa: PLC0415
+    from pytest_vllm_gates.shadow.copies import MirrorLimits  # noqa: PLC0415
+    from pytest_vllm_gates.shadow.decide import Question  # noqa: PLC0415
+    from pytest_vllm_gates.shadow.failing import FailingPairs, shadow_redactor  # noqa: PLC0415
+
+    project = projects.current()
+    family = families.load(options.model, project).name if options.model else None
+    canary, canary_key = _root("--canary", options.canary), _key(options.canary_key_env)
+    stable_key = _key(options.stable_key_env)
+    redactor = shadow_redactor(options.redact_prompts, canary, (canary_key, stable_key))
+    failing = FailingPairs(
+        options.out, f"{canary}/v1", options.incidents, family, project, redactor
+    )
+    return serve.Shadow(
+        stable=_root("--stable", options.stable) if options.stable else None,
+        canary=canary,
+        settings=settings.load(),
+        project=project,
+        stable_key=stable_key,
+        canary_key=canary_key,
+        listen=options.listen,
+        control=options.control,
+        share=options.share,
+        seed=options.seed,
+        family=family,
+        question=Question(options.alpha, options.margin, options.least_pairs),
+        limits=MirrorLimits(
+            in_flight=options.in_flight,
+            waiting=options.waiting,
+            side_bytes=options.pair_mib * MIB,
+            all_bytes=options.memory_mib * MIB,
+            canary_s=options.canary_timeout,
+        ),
+        webhook=options.webhook,
+        pairs=options.pairs,
+        minutes=options.minutes,
+        until_verdict=options.until_verdict,
+        drain_s=options.drain,
+        trace=_trace(options) if options.trace else None,
+        failing=failing if options.incidents else None,
+        redactor=redactor,
+    )
+
+
+def _trace(options: argparse.Namespace) -> Sequence[Sent]:
+    from pytest_vllm_gates.incidents.importers import sources  # noqa: PLC0415
+
+    imported = sources.of_anything(options.trace, None, None, None)
+    for note in imported.notes:
+        print(note, file=sys.stderr)
+    unanswered = sum(sent.status is None for sent in imported.sends)
+    if unanswered and not options.stable:
+        raise UserError(
+            f"{unanswered} requests of {options.trace} have no recorded answer: name the server "
+            "to compare with, --stable URL"
+        )
+    return imported.sends
+
+
+def _ready(proxy_url: str, control_url: str) -> None:
+    if proxy_url:
+        print(f"clients: {proxy_url}/v1")
+    print(f"controllers: {control_url}/-/gates/verdict", flush=True)
+
+
+def _root(option: str, url: str) -> str:
+    """Return a server's URL without `/v1`: requests bring their own path."""
+    if not url.startswith(("http://", "https://")):
+        raise UserError(f"{option} {url!r} is not a URL; for example http://127.0.0.1:8000")
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def _key(name: str | None) -> str | None:
+    if name is None:
+        return None
+    key = os.environ.get(name)
+    if not key:
+        raise UserError(f"${name} is not set: export the server's key in it")
+    return key
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > MOST_PORT:
+        raise argparse.ArgumentTypeError(f"expected [HOST:]PORT, got {text!r}")
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
+def _share(text: str) -> float:
+    value = _number(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, at most 1, got {text!r}")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    value = _whole(text)
+    if not value:
+        raise argparse.ArgumentTypeError("expected an integer >= 1, got '0'")
+    return value

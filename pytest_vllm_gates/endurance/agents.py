@@ -1,0 +1,85 @@
+"""Agents whose conversations grow turn by turn, and whose every answer is known.
+
+All share one long beginning. A turn has a question, a call with its result, and a second question
+whose answer, a nonce of its own, a grammar allows alone: whoever answers another's request, loses
+one or mixes two up says another nonce.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.client.questions import ticket
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.catalog.family import Family
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Weather forecast for a city.",
+        "parameters": {
+            "type": "object",
+            "required": ["city"],
+            "properties": {"city": {"type": "string"}},
+        },
+    },
+}
+CITIES = ("Oslo", "Lima", "Cairo", "Pune", "Quito", "Turin", "Osaka", "Accra")
+
+
+@dataclass
+class Agent:
+    """One agent; `turns` is after how many of its turns it begins anew."""
+
+    family: Family
+    beginning: str
+    tool_result: str
+    turns: int
+    chance: random.Random
+    _history: list[dict[str, Any]] = field(default_factory=list)
+    _turn: int = 0
+    _name: str = ""
+
+    def next(self) -> tuple[dict[str, Any], str]:
+        """Return the next request, and the nonce that its answer has to hold."""
+        if not self._history or self._turn >= self.turns:
+            self._name = f"{self.chance.getrandbits(32):08x}"
+            opening = f"{self.beginning}You are agent {self._name}."
+            self._history = [{"role": "user", "content": opening}, _said("I am.")]
+            self._turn = 0
+        self._turn += 1
+        nonce = f"{self.chance.getrandbits(32):08x}"
+        body = ticket(self.family, "", nonce, streamed=bool(self._turn % 2))
+        (asked,) = body["messages"]
+        messages = [*self._history, *self._use_of_a_tool(), asked]
+        self._history = [*messages, _said(f"ticket {nonce}")]
+        tools = {"tools": [TOOL], "tool_choice": "none"} if self.family.tools else {}
+        return {**body, **tools, "messages": messages}, nonce
+
+    def _use_of_a_tool(self) -> Sequence[dict[str, Any]]:
+        city = self.chance.choice(CITIES)
+        asked = {"role": "user", "content": f"How is the weather in {city}?"}
+        if not self.family.tools:
+            return [asked, _said(f"In {city}: {self.tool_result}")]
+        call = {
+            "id": f"call{self.chance.getrandbits(20):05x}",
+            "type": "function",
+            "function": {"name": "get_weather", "arguments": json.dumps({"city": city})},
+        }
+        return [
+            asked,
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": self.tool_result},
+            _said(f"It snows in {city}."),
+        ]
+
+
+def _said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}

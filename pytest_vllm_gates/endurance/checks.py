@@ -1,0 +1,143 @@
+"""Judges an endurance run: since when canaries differ, and what grew or sank."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.endurance.types import CANARY
+from pytest_vllm_gates.load.drift import CONFIDENCE, MIB, SoakDrift, drift
+from pytest_vllm_gates.outcomes import Case, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_vllm_gates.endurance.types import (
+        EnduranceBlock,
+        EndurancePlan,
+        EnduranceResult,
+        EnduredRequest,
+    )
+
+WARM_UP = 0.2
+"""The share of the blocks at the beginning that is not judged: caches and pools still fill."""
+RATES = tuple(2.0**-power for power in range(1, 12))
+"""The shares of wrong canaries that a broken server is taken to have, all as likely."""
+SHOWN = 3
+
+
+def odds_of_right(wrong: int, asked: int, tolerated: float) -> float:
+    """Return how likely at most a right server is to ever answer so many canaries wrongly.
+
+    The likelihood of a mixture of shares above the tolerated one, over that of the tolerated one:
+    a test martingale for it, so that 1 over it bounds the chance however often one looks (Ville).
+    """
+    rates = [rate for rate in RATES if rate > tolerated]
+    logs = [
+        wrong * math.log(rate / tolerated)
+        + (asked - wrong) * math.log((1 - rate) / (1 - tolerated))
+        for rate in rates
+    ]
+    top = max(logs)
+    mixture = top + math.log(sum(math.exp(log - top) for log in logs) / len(logs))
+    return min(1.0, math.exp(-min(mixture, 700.0)))
+
+
+def change_point(canaries: Sequence[EnduredRequest]) -> int:
+    """Return which canary the wrong ones begin with, counted from 0: the likeliest place.
+
+    Two shares, one before and one from there on, by maximum likelihood.
+    """
+    wrong = [bool(each.fault) for each in canaries]
+
+    def likelihood(part: Sequence[bool]) -> float:
+        hits, count = sum(part), len(part)
+        if hits in {0, count}:
+            return 0.0
+        share = hits / count
+        return hits * math.log(share) + (count - hits) * math.log(1 - share)
+
+    places = [at for at, bad in enumerate(wrong) if bad]
+    return max(places, key=lambda at: likelihood(wrong[:at]) + likelihood(wrong[at:]), default=0)
+
+
+def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
+    """Return what is wrong with the canaries, and why it is undecided; '' each where nothing is."""
+    asked = result.of(CANARY)
+    wrong = [each for each in asked if each.fault]
+    if not wrong:
+        return "", ""
+    since = change_point(asked)
+    first, after = asked[since], asked[since:]
+    sentence = (
+        f"since request {first.number}, of {len(after)} questions whose answers are known "
+        f"{sum(bool(each.fault) for each in after)} are answered otherwise; of {since} before "
+        f"{len(wrong) - sum(bool(each.fault) for each in after)}\n"
+        + "\n".join(f"request {each.number}: {each.fault}" for each in wrong[:SHOWN])
+    )
+    if odds_of_right(len(wrong), len(asked), plan.tolerated) <= plan.odds:
+        return sentence, ""
+    return "", f"{sentence}\ntoo few to be sure: ask for more requests"
+
+
+def others(result: EnduranceResult) -> tuple[list[Finding], list[Case]]:
+    """Return what is wrong with the other answers: none, or another's."""
+    rest = [each for each in result.requests if each.kind != CANARY]
+    cases = [Case(f"request {each.number} ({each.kind})", {}, each.body or None) for each in rest]
+    findings = [
+        Finding(case, each.fault) for each, case in zip(rest, cases, strict=True) if each.fault
+    ]
+    return findings, cases
+
+
+def _settled(blocks: Sequence[EnduranceBlock]) -> Sequence[EnduranceBlock]:
+    return blocks[round(WARM_UP * len(blocks)) :]
+
+
+def _drift(
+    blocks: Sequence[EnduranceBlock], of: Callable[[EnduranceBlock], float | None]
+) -> SoakDrift | None:
+    points = [(block.at_s, value) for block in blocks if (value := of(block)) is not None]
+    return drift([at for at, _ in points], [value for _, value in points])
+
+
+def growth(result: EnduranceResult, plan: EndurancePlan) -> tuple[list[str], bool]:
+    """Return what of memory and handles grows beyond its limit, and whether either was judged."""
+    blocks = _settled(result.blocks)
+    memory = _drift(blocks, lambda block: block.memory_bytes)
+    handles = _drift(blocks, lambda block: block.handles)
+    wrong = []
+    if memory and memory.low > plan.growth_mib * MIB:
+        wrong.append(
+            f"the server's memory grows by {memory.estimate / MIB:.0f} MiB over the run (at least "
+            f"{memory.low / MIB:.0f} MiB, with {CONFIDENCE:.0%} confidence), "
+            f"{plan.growth_mib:.0f} MiB may be: it will be killed one day"
+        )
+    if handles and handles.low > plan.handles:
+        wrong.append(
+            f"the server's open files and sockets grow by {handles.estimate:.0f} over the run (at "
+            f"least {handles.low:.0f}, with {CONFIDENCE:.0%} confidence), {plan.handles} may be: "
+            "one day it accepts no connection"
+        )
+    return wrong, bool(memory or handles)
+
+
+def sinking(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str, SoakDrift | None]:
+    """Return by how much the rate sinks, why that is undecided, and the drift itself."""
+    found = _drift(_settled(result.blocks), lambda block: block.tokens_per_s)
+    if found is None:
+        return "", "", None
+    lost, most = -found.high / found.level, -found.low / found.level
+    if lost > plan.loss:
+        return (
+            f"{-found.estimate / found.level:.0%} of {found.level:.0f} tokens a second are lost "
+            f"over the run (at least {lost:.0%}, with {CONFIDENCE:.0%} confidence), "
+            f"{plan.loss:.0%} may be",
+            "",
+            found,
+        )
+    doubt = (
+        f"up to {most:.0%} of the tokens a second may be lost over the run, and as little as "
+        f"{lost:.0%}: ask for more requests, on a machine that is less busy"
+    )
+    return "", doubt if most > plan.loss else "", found

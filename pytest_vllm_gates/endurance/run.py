@@ -1,0 +1,215 @@
+"""Asks a server so many times, or for so long: canaries, agents, and clients that leave."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.completion import CHAT, CompletionClient
+from pytest_vllm_gates.client.questions import question, ticket_faults
+from pytest_vllm_gates.client.sameness import compare
+from pytest_vllm_gates.endurance import checks
+from pytest_vllm_gates.endurance.agents import Agent
+from pytest_vllm_gates.endurance.types import (
+    AGENT,
+    CANARY,
+    LEFT,
+    EnduranceBlock,
+    EnduranceResult,
+    EnduredRequest,
+)
+from pytest_vllm_gates.process.process import open_handles, resident_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.completion import Completion
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.client.questions import Questions
+    from pytest_vllm_gates.endurance.types import EndurancePlan
+    from pytest_vllm_gates.server.metrics import Metrics
+
+SEED = 38
+MOST_FAILED = 20
+"""Requests that fail in a row, after which there is no server to ask."""
+BEGINNING_TOKENS = 256
+"""Of the beginning that all agents share."""
+TURN_TOKENS = 160
+"""What a turn adds to a conversation, at most, beside the tool's result."""
+LOOK_S = 0.2
+
+
+@dataclass
+class EnduranceTarget:
+    """A server, and what it is asked."""
+
+    endpoint: Endpoint
+    family: Family
+    plan: EndurancePlan
+    questions: Questions
+    metrics: Metrics | None
+    concurrency: int
+    context: int
+    """Tokens of context the server has."""
+    answer_s: float
+    """How long an answer may take."""
+    invariant: bool
+    """Whether an answer may not depend on its company at all."""
+    most_requests: int | None
+    """So many are sent; None for as many as `most_s` has room for."""
+    most_s: float | None
+    processes: Callable[[], Sequence[int]] = list
+    progress: Callable[[str], None] = lambda _: None
+    healthy: Completion | None = None
+    """The first canary's answer before all else."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _sent: list[EnduredRequest] = field(default_factory=list)
+    _canaries: list[bool] = field(default_factory=list)
+    """Whether each was answered otherwise than alone, in the order of their answers."""
+    _tokens: int = 0
+    _failed: int = 0
+    """Requests without an answer, in a row."""
+    _ended: str = ""
+
+    def hold(self) -> EnduranceResult:
+        """Ask until the end, or until it is sure that something is wrong."""
+        client = CompletionClient(self.endpoint, self.answer_s)
+        bodies = [
+            question(self.family, text, self.questions.answer_tokens)
+            for text in self.questions.questions
+        ]
+        known = [(body, client.ask(body)) for body in bodies]
+        self.healthy = next((answer for _, answer in known if answer.error), known[0][1])
+        if self.healthy.error:
+            return EnduranceResult((), (), 0.0, "a question is not answered to begin with")
+        agents = [self._agent(lane) for lane in range(self.concurrency)]
+        begun = time.monotonic()
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            working = [pool.submit(self._work, client, agent, known, begun) for agent in agents]
+            blocks = [*self._blocks(working, begun)]
+            for future in working:
+                future.result()
+        sent = tuple(sorted(self._sent, key=lambda each: each.number))
+        return EnduranceResult(sent, tuple(blocks), time.monotonic() - begun, self._ended)
+
+    def _agent(self, lane: int) -> Agent:
+        """Return an agent whose conversation has room for as many turns as its context allows."""
+        filler = self.questions.filler
+        long = len(http.token_ids(self.endpoint, filler))
+        result = len(http.token_ids(self.endpoint, self.plan.tool_result))
+        room = self.plan.context_share * self.context - BEGINNING_TOKENS
+        return Agent(
+            self.family,
+            filler * max(1, BEGINNING_TOKENS // long),
+            self.plan.tool_result,
+            max(1, int(room / (TURN_TOKENS + result))),
+            random.Random(SEED + lane),  # noqa: S311 - the same in every run
+        )
+
+    def _work(
+        self,
+        client: CompletionClient,
+        agent: Agent,
+        known: Sequence[tuple[dict[str, Any], Completion]],
+        begun: float,
+    ) -> None:
+        """Send one request after the other, until the run is over."""
+        while True:
+            with self._lock:
+                number = next(self._numbers)
+                if self._over(number, begun):
+                    return
+            if number % self.plan.canary_every == 0:
+                at = number // self.plan.canary_every % len(known)
+                body, alone = known[at]
+                answer = client.ask(body)
+                fault = compare(alone, answer, invariant=self.invariant).fault or ""
+                self._keep(EnduredRequest(number, CANARY, fault, body if fault else {}), answer)
+            elif number % self.plan.leave_every == 0:
+                self._keep(EnduredRequest(number, LEFT, self._leave(known[0][0])), None)
+            else:
+                body, nonce = agent.next()
+                answer = client.ask(body)
+                fault = "; ".join(ticket_faults(answer, [nonce], 0))
+                self._keep(EnduredRequest(number, AGENT, fault, body if fault else {}), answer)
+
+    def _over(self, number: int, begun: float) -> bool:
+        late = self.most_s is not None and time.monotonic() - begun >= self.most_s
+        enough = self.most_requests is not None and number > self.most_requests
+        return bool(self._ended) or late or enough
+
+    def _leave(self, body: Mapping[str, Any]) -> str:
+        """Begin an answer and hang up in the middle; return what went wrong before that."""
+        long = {"max_tokens": self.plan.leave_tokens, "ignore_eos": True, "stream": True}
+        request = {"model": self.endpoint.model, **body, **long}
+        try:
+            with (
+                http.client(self.endpoint) as client,
+                client.stream("POST", CHAT, json=request, timeout=self.answer_s) as reply,
+            ):
+                if not reply.is_success:
+                    return f"answered {reply.status_code}"
+                next(reply.iter_bytes(), b"")
+        except httpx.HTTPError as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _keep(self, sent: EnduredRequest, answer: Completion | None) -> None:
+        with self._lock:
+            self._sent.append(sent)
+            self._tokens += len(answer.token_ids) if answer else 0
+            self._failed = self._failed + 1 if answer and answer.error else 0
+            if self._failed >= MOST_FAILED and not self._ended:
+                self._ended = f"{self._failed} requests in a row had no answer"
+            if sent.kind == CANARY:
+                self._canaries.append(bool(sent.fault))
+                odds = checks.odds_of_right(
+                    sum(self._canaries), len(self._canaries), self.plan.tolerated
+                )
+                if odds <= self.plan.odds and not self._ended:
+                    self._ended = (
+                        f"{sum(self._canaries)} of {len(self._canaries)} questions are answered "
+                        f"otherwise than before (odds of a right server {odds:.0e})"
+                    )
+
+    def _blocks(self, working: Sequence[Future[None]], begun: float) -> Iterator[EnduranceBlock]:
+        """Yield the server's figures after each block, while anybody works."""
+        blocks = 1
+        at, tokens = begun, 0
+        while any(not future.done() for future in working):
+            time.sleep(LOOK_S)
+            with self._lock:
+                count, made = len(self._sent), self._tokens
+            if count < blocks * self.plan.block_requests:
+                continue
+            blocks = count // self.plan.block_requests + 1
+            now = time.monotonic()
+            processes = self.processes()
+            yield EnduranceBlock(
+                now - begun, count, made - tokens, now - at, resident_bytes(processes),
+                open_handles(processes), self._preempted(),
+            )  # fmt: skip
+            at, tokens = now, made
+            self.progress(
+                f"{self.family.name}: endurance, {count} requests in {now - begun:.0f} s, "
+                f"{sum(self._canaries)} of {len(self._canaries)} canaries differ"
+            )
+
+    def _preempted(self) -> int | None:
+        if self.metrics is None:
+            return None
+        try:
+            return self.metrics.load().preempted
+        except httpx.HTTPError:
+            return None

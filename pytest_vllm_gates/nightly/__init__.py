@@ -1,0 +1,1 @@
+"""vLLM's wheels by commit: the commits between two versions, and the wheel that each has."""

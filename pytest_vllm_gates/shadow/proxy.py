@@ -1,0 +1,261 @@
+"""Passes every request on to the stable server as it is, and the answer back as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from pytest_vllm_gates.bounded import syntax
+from pytest_vllm_gates.shadow.copies import KeptAnswer, RequestCopy
+from pytest_vllm_gates.shadow.headers import OF_A_REQUEST, for_the_canary, passed_on
+from pytest_vllm_gates.shadow.sessions import plain_session
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
+    from pytest_vllm_gates.shadow.headers import Header
+    from pytest_vllm_gates.shadow.mirror import Mirror
+    from pytest_vllm_gates.shadow.settings import ShadowSettings
+
+IDLE_S = 2.0
+"""How long an idle connection is kept: shorter than servers keep theirs (vLLM: 5 s), for a request
+on a connection that its server has just closed would fail here, and not without the proxy."""
+OWN = ("content-type", "date", "server", "content-length")
+"""Headers that the library adds to an answer without them."""
+BAD_GATEWAY = 502
+NOT_IMPLEMENTED = 501
+PASSED_HEADERS = web.ResponseKey("passed_headers", set[str])
+
+
+class StableProxy:
+    """Answers clients with what the stable server answers, and hands copies to the mirror."""
+
+    def __init__(  # noqa: PLR0917
+        self,
+        root: str,
+        mirror: Mirror,
+        share: float,
+        settings: ShadowSettings,
+        limits: MirrorLimits,
+        room: CopyRoom,
+        counts: MirrorCounts,
+        seed: int | None = None,
+    ) -> None:
+        """`root` is the stable server's URL without `/v1`; `share` of requests are mirrored."""
+        self._root = root
+        self._mirror = mirror
+        self._share = share
+        self._settings = settings
+        self._limits = limits
+        self._room = room
+        self._counts = counts
+        self._random = random.Random(seed)  # noqa: S311 - which requests are copied is no secret
+        self._session: aiohttp.ClientSession | None = None
+
+    def application(self) -> web.Application:
+        """Return the application that serves clients."""
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.handle)
+        application.on_response_prepare.append(_only_its_headers)
+        application.on_cleanup.append(self._close)
+        return application
+
+    async def _close(self, _: web.Application) -> None:
+        if self._session:
+            await self._session.close()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Pass one request on."""
+        self._counts.passed += 1
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return _own_error(NOT_IMPLEMENTED, "the shadow proxy passes no websockets on")
+        self._session = self._session or plain_session(keepalive_timeout=IDLE_S)
+        reason = self._not_mirrored(request)
+        kept = _KeptRequest(request, self._limits.side_bytes if not reason else 0, self._room)
+        headers = passed_on(request.raw_headers, OF_A_REQUEST)
+        begun_s = time.monotonic()
+        try:
+            upstream = await self._session.request(
+                request.method,
+                URL(self._root + request.raw_path, encoded=True),
+                headers=CIMultiDict(headers),
+                data=kept.pieces() if request.can_read_body else None,
+                allow_redirects=False,
+            )
+        except aiohttp.ClientError as error:
+            self._counts.failed += 1
+            kept.forget()
+            return _own_error(BAD_GATEWAY, f"the stable server cannot be asked: {error}")
+        except asyncio.CancelledError:
+            kept.forget()
+            raise
+        copy = self._copied(request, headers, kept, reason)
+        try:
+            return await self._answer(request, upstream, copy, begun_s)
+        except BaseException:
+            if copy:
+                copy.settle(None)
+            raise
+        finally:
+            upstream.close()  # a whole answer has given its connection back
+
+    def _not_mirrored(self, request: web.Request) -> str:
+        """Return why a request has no copy; '' where it has one."""
+        if request.method != "POST" or not request.path.endswith(self._settings.routes):
+            return "not a generation"
+        if self._mirror.closing:
+            return "the shadow is ending"
+        if (request.content_length or 0) > self._limits.side_bytes:
+            return "the request is too large"
+        return "" if self._random.random() < self._share else "not in the sample"
+
+    def _copied(
+        self, request: web.Request, headers: list[Header], kept: _KeptRequest, reason: str
+    ) -> RequestCopy | None:
+        """Return the copy of a request, handed to the mirror; None where there is none."""
+        if not reason:
+            answered_early = "" if kept.is_whole else "it was answered before it was read"
+            reason = kept.why_not or answered_early or self._needs_the_stable(kept.body)
+        copy = None
+        if not reason:
+            copy = RequestCopy(
+                request.method,
+                request.raw_path,
+                for_the_canary(headers, self._settings.headers, None),
+                kept.body,
+                KeptAnswer(self._room, self._limits.side_bytes),
+            )
+            reason = self._mirror.offer(copy)
+        if reason:
+            self._counts.not_mirrored[reason] += 1
+            kept.forget()
+            return None
+        return copy
+
+    def _needs_the_stable(self, body: bytes) -> str:
+        if not any(name.encode() in body for name in self._settings.stateful):
+            return ""
+        try:
+            value = syntax.json_value(body)
+        except syntax.BadSyntaxError:
+            return ""
+        needs = isinstance(value, dict) and any(value.get(name) for name in self._settings.stateful)
+        return "it needs what the stable server remembers" if needs else ""
+
+    @staticmethod
+    async def _answer(
+        request: web.Request,
+        upstream: aiohttp.ClientResponse,
+        copy: RequestCopy | None,
+        begun_s: float,
+    ) -> web.StreamResponse:
+        headers = passed_on(upstream.raw_headers, frozenset())
+        response = web.StreamResponse(
+            status=upstream.status, reason=upstream.reason, headers=CIMultiDict(headers)
+        )
+        response[PASSED_HEADERS] = {name.lower() for name, _ in headers}
+        try:
+            await response.prepare(request)
+            async for piece in _pieces(upstream):
+                if copy:
+                    copy.stable.add(time.monotonic() - begun_s, piece)
+                await response.write(piece)
+        except _BrokenOffError as error:
+            # The client is to see that the answer is not whole, as it would without the proxy.
+            if copy:
+                copy.settle(copy.sent(copy.stable, upstream.status, headers, str(error)))
+            if request.transport:
+                request.transport.abort()
+            return response
+        except ConnectionError:  # the client is gone
+            if copy:
+                copy.settle(None)
+            return response
+        if copy:
+            copy.settle(copy.sent(copy.stable, upstream.status, headers))
+        with contextlib.suppress(ConnectionError):
+            await response.write_eof()
+        return response
+
+
+class _BrokenOffError(Exception):
+    """The stable server's answer ends before its end."""
+
+
+async def _pieces(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield an answer's body as it comes; raises `_BrokenOffError`."""
+    try:
+        async for piece in upstream.content.iter_any():
+            yield piece
+    except (aiohttp.ClientError, OSError) as error:
+        raise _BrokenOffError(f"{type(error).__name__}: {error}") from error
+
+
+class _KeptRequest:
+    """A request's body, kept for its copy while it is passed on."""
+
+    def __init__(self, request: web.Request, most: int, room: CopyRoom) -> None:
+        self._request = request
+        self._most = most
+        self._room = room
+        self._kept: list[bytes] = []
+        self._size = 0
+        self.why_not = ""
+        self.is_whole = False
+
+    @property
+    def body(self) -> bytes:
+        """All of it."""
+        return b"".join(self._kept)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes."""
+        async for piece in self._request.content.iter_any():
+            self._keep(piece)
+            yield piece
+        self.is_whole = True
+
+    def _keep(self, piece: bytes) -> None:
+        if not self._most or self.why_not:
+            return
+        if self._size + len(piece) > self._most:
+            self.why_not = "the request is too large"
+        elif not self._room.take(len(piece)):
+            self.why_not = "no memory is left for copies"
+        if self.why_not:
+            self.forget()
+        else:
+            self._size += len(piece)
+            self._kept.append(piece)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self._room.give_back(self._size)
+        self._kept, self._size = [], 0
+
+
+async def _only_its_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Take the headers away that the library added to the stable server's."""
+    passed = response.get(PASSED_HEADERS)
+    if passed is not None:
+        for name in OWN:
+            if name not in passed:
+                response.headers.popall(name, None)
+
+
+def _own_error(status: int, message: str) -> web.Response:
+    """Return an error of the proxy's own, in the form of OpenAI's API."""
+    error = {"message": f"vllm-gates shadow: {message}", "type": "proxy_error", "code": status}
+    return web.Response(
+        status=status, text=json.dumps({"error": error}), content_type="application/json"
+    )

@@ -1,0 +1,92 @@
+"""A shadow before real vLLM: a right canary breaks nothing, and one that leaks is rejected."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from faults.messages import Message, as_message
+from faults.proxy import Proxy
+from faults.upstream import Upstream
+from shadow.shadow_servers import CHAT, ask, shadow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from e2e.served import Served
+
+pytestmark = pytest.mark.real
+
+KEY = "SHADOW_CANARY_KEY"
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+BODIES: list[dict[str, Any]] = [
+    {},
+    {"stream": True},
+    {"stream": True, "stream_options": {"include_usage": True}},
+    {"chat_template_kwargs": {"enable_thinking": False}},
+    {"max_tokens": 5},
+    {"stop": ["the"], "chat_template_kwargs": {"enable_thinking": False}},
+    {"tools": [WEATHER], "tool_choice": "required", "stream": True},
+    {"tools": [WEATHER]},
+    {
+        "response_format": {
+            "type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA},
+        },
+        "chat_template_kwargs": {"enable_thinking": False},
+    },
+    {"n": 2, "temperature": 0.7, "stream": True},
+]  # fmt: skip
+
+
+@as_message
+def leaks_a_marker(message: Message) -> None:
+    if message.content:
+        message.content += "</think>"
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
+    leaks: bool, shared: Served, tmp_path: Path
+) -> None:
+    endpoint = shared.endpoint
+    upstream = Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
+    with Proxy(upstream, reply=leaks_a_marker if leaks else None) as canary:
+        url = canary.base_url if leaks else endpoint.base_url
+        env = {KEY: endpoint.api_key or "none"}
+        options = ("--canary-key-env", KEY, "--model", "qwen3.5", "--redact-prompts", "keep")
+        with shadow(endpoint.base_url, url, tmp_path, *options, env=env) as process:
+            for more in BODIES:
+                body = {
+                    "model": endpoint.model, "temperature": 0, "max_tokens": 60,
+                    "messages": [{"role": "user", "content": "What is the capital of France?"}],
+                    **more,
+                }  # fmt: skip
+                data, headers = json.dumps(body).encode(), endpoint.request_headers()
+                status, _, data = ask(process.port, "POST", CHAT, data, headers, named=False)
+                assert status == 200, data
+            document = process.until_pairs(len(BODIES))
+    assert document["pairs"] == len(BODIES)
+    failing = {kind["name"]: kind["last"] for kind in document["kinds"] if kind["canary_only"]}
+    on_stable = [k["name"] for k in document["kinds"] if k["stable_only"] or k["both"]]
+    assert on_stable == []
+    if leaks:
+        assert document["promotion"] == "REJECT"
+        assert "content holds the marker '</think>'" in failing["markers"]
+        assert [*(tmp_path / "incidents").iterdir()]
+    else:
+        assert document["promotion"] == "HOLD"
+        assert failing == {}
+        assert {figure["name"] for figure in document["figures"]} >= {"ttft_s", "itl_s", "tokens"}

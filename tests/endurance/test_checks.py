@@ -1,0 +1,128 @@
+"""A run of canaries is told from one that went wrong, and since when; what grows is told."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pytest_vllm_gates.endurance import checks
+from pytest_vllm_gates.endurance.types import (
+    AGENT,
+    CANARY,
+    EnduranceBlock,
+    EnduranceResult,
+    EnduredRequest,
+    load,
+)
+
+PLAN = load()
+MIB = 2**20
+
+
+def ran(*wrong: int, canaries: int = 100, every: int = 8) -> EnduranceResult:
+    """Return a run whose canaries of these places, counted from 0, are wrong."""
+    requests = tuple(
+        EnduredRequest(every * (at + 1), CANARY, "'Paris' is 'Rome'" if at in wrong else "")
+        for at in range(canaries)
+    )
+    return EnduranceResult(requests, (), 60.0)
+
+
+def blocks(
+    *, memory: float = 0.0, handles: float = 0.0, lost: float = 0.0, scatter: float = 0.01
+) -> EnduranceResult:
+    """Return a run that grows and sinks by so much from end to end."""
+    chance = random.Random(1)  # noqa: S311 - the same in every run
+    made = []
+    for number in range(20):
+        part = number / 19
+        rate = 1000 * (1 - lost * part) * (1 + chance.gauss(0, scatter))
+        made.append(
+            EnduranceBlock(
+                10.0 * number, 64 * number, round(rate * 10), 10.0,
+                round(2**30 + memory * part), round(80 + handles * part),
+            )
+        )  # fmt: skip
+    return EnduranceResult((), tuple(made), 200.0)
+
+
+def test_right_canaries_say_nothing() -> None:
+    assert checks.canaries(ran(), PLAN) == ("", "")
+
+
+def test_wrong_canaries_say_since_when() -> None:
+    wrong, doubt = checks.canaries(ran(*range(32, 100, 3)), PLAN)
+    assert doubt == ""
+    assert wrong.startswith(
+        "since request 264, of 68 questions whose answers are known 23 are answered otherwise; of "
+        "32 before 0\nrequest 264: 'Paris' is 'Rome'"
+    )
+    assert wrong.count("\n") == checks.SHOWN
+
+
+def test_one_of_many_is_not_sure() -> None:
+    wrong, doubt = checks.canaries(ran(50), PLAN)
+    assert wrong == ""
+    assert "ask for more requests" in doubt
+
+
+@pytest.mark.parametrize(
+    ("wrong", "asked", "sure"),
+    [(0, 4000, False), (1, 4000, False), (4, 4000, False), (3, 30, True), (5, 200, True)],
+)
+def test_odds_fall_with_what_is_wrong(*, wrong: int, asked: int, sure: bool) -> None:
+    assert (checks.odds_of_right(wrong, asked, PLAN.tolerated) <= PLAN.odds) is sure
+
+
+def test_a_right_server_is_hardly_ever_called_wrong_however_often_one_looks() -> None:
+    alarms = 0
+    for seed in range(2000):
+        chance = random.Random(seed)  # noqa: S311 - the same in every run
+        hits = 0
+        for asked in range(1, 500):
+            hit = chance.random() < PLAN.tolerated
+            hits += hit
+            if hit and checks.odds_of_right(hits, asked, PLAN.tolerated) <= 1e-2:
+                alarms += 1
+                break
+    assert alarms <= 0.01 * 2000
+
+
+@pytest.mark.parametrize("since", [0, 7, 60, 99])
+def test_the_change_is_where_it_is(since: int) -> None:
+    found = checks.change_point(ran(*range(since, 100)).requests)
+    assert found == since
+
+
+def test_agents_answers_are_findings() -> None:
+    requests = (EnduredRequest(1, AGENT), EnduredRequest(2, AGENT, "no answer", {"a": 1}))
+    findings, cases = checks.others(EnduranceResult(requests, (), 1.0))
+    assert [case.name for case in cases] == ["request 1 (agent)", "request 2 (agent)"]
+    assert [(finding.case.name, finding.says) for finding in findings] == [
+        ("request 2 (agent)", "no answer")
+    ]
+
+
+def test_what_stays_is_not_told() -> None:
+    assert checks.growth(blocks(), PLAN) == ([], True)
+    assert checks.sinking(blocks(), PLAN)[:2] == ("", "")
+
+
+def test_what_grows_is_told() -> None:
+    (memory,), _ = checks.growth(blocks(memory=900 * MIB), PLAN)
+    assert "memory grows by" in memory
+    (handles,), _ = checks.growth(blocks(handles=400), PLAN)
+    assert "open files and sockets grow by" in handles
+
+
+def test_a_rate_that_sinks_is_told_and_a_scattered_one_is_undecided() -> None:
+    wrong, _, _ = checks.sinking(blocks(lost=0.5), PLAN)
+    assert "tokens a second are lost over the run" in wrong
+    wrong, doubt, _ = checks.sinking(blocks(lost=0.15, scatter=0.4), PLAN)
+    assert (wrong, "ask for more requests" in doubt) == ("", True)
+
+
+def test_a_short_run_has_no_drift() -> None:
+    assert checks.growth(ran(), PLAN) == ([], False)
+    assert checks.sinking(ran(), PLAN) == ("", "", None)

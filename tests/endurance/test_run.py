@@ -1,0 +1,121 @@
+"""A server is asked as often as asked for; one that breaks late ends the run, and it says when."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from servers import running
+from servers.scripted import Generation, ScriptedModel
+
+from pytest_vllm_gates.client.questions import load as load_questions
+from pytest_vllm_gates.endurance import checks, run
+from pytest_vllm_gates.endurance.run import EnduranceTarget
+from pytest_vllm_gates.endurance.types import AGENT, CANARY, LEFT, EnduranceResult, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from pytest_vllm_gates.catalog.family import Family
+
+QUESTIONS = load_questions()
+PLAN = load().model_copy(update={"block_requests": 16})
+
+
+class Model:
+    """Answers what a grammar allows, and each question with its own text; breaks when told to."""
+
+    def __init__(self, spoil: Callable[[int, str], str] = lambda _, text: text) -> None:
+        self._spoil = spoil
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def __call__(self, body: dict[str, Any]) -> Generation:
+        with self._lock:
+            number = next(self._numbers)
+        choices = (body.get("structured_outputs") or {}).get("choice")
+        asked = str(body["messages"][-1]["content"])
+        return Generation(self._spoil(number, choices[0] if choices else f"about {asked}"))
+
+
+def hold(
+    model: Model, family: Family, requests: int | None, seconds: float | None = None
+) -> EnduranceResult:
+    with running(ScriptedModel(model)) as server:
+        return EnduranceTarget(
+            endpoint=server.endpoint, family=family, plan=PLAN, questions=QUESTIONS, metrics=None,
+            concurrency=4, context=4096, answer_s=10.0, invariant=False, most_requests=requests,
+            most_s=seconds, processes=lambda: [os.getpid()],
+        ).hold()  # fmt: skip
+
+
+def test_a_right_server_is_asked_as_often_as_asked_for(
+    qwen: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "LOOK_S", 0.005)
+    result = hold(Model(), qwen, 80)
+    assert [each.number for each in result.requests] == [*range(1, 81)]
+    assert len(result.of(CANARY)) == 10
+    assert len(result.of(LEFT)) == 3
+    assert len(result.of(AGENT)) == 67
+    assert [each for each in result.requests if each.fault] == []
+    assert result.ended_early == ""
+    assert len(result.blocks) >= 3
+    assert all(block.handles and block.memory_bytes for block in result.blocks)
+
+
+def test_a_time_ends_it(qwen: Family) -> None:
+    result = hold(Model(), qwen, None, 1.0)
+    assert result.requests
+    assert 1.0 <= result.took_s < 10.0
+
+
+def test_answers_that_go_wrong_late_end_it_and_say_since_when(qwen: Family) -> None:
+    first = len(QUESTIONS.questions)
+
+    def spoil(number: int, text: str) -> str:
+        return text if number <= first + 100 else text.replace("about", "abuot")
+
+    result = hold(Model(spoil), qwen, 2000)
+    assert "are answered otherwise than before" in result.ended_early
+    assert len(result.requests) < 200
+    wrong, _ = checks.canaries(result, PLAN)
+    assert wrong.startswith("since request 104, of ")
+
+
+def test_another_agents_answer_is_a_fault(qwen: Family) -> None:
+    told: list[str] = []
+
+    def spoil(number: int, text: str) -> str:
+        if text.startswith("ticket"):
+            told.append(text)
+            return told[-2] if number == 60 else text
+        return text
+
+    result = hold(Model(spoil), qwen, 80)
+    (fault,) = [each for each in result.requests if each.fault]
+    assert fault.kind == AGENT
+    assert "does not hold its own" in fault.fault
+
+
+def test_a_server_that_is_gone_is_asked_no_more(qwen: Family) -> None:
+    def spoil(number: int, text: str) -> str:
+        if number > 60:
+            raise RuntimeError
+        return text
+
+    result = hold(Model(spoil), qwen, 5000)
+    assert "in a row had no answer" in result.ended_early or "otherwise" in result.ended_early
+    assert len(result.requests) < 200
+
+
+def test_a_server_that_does_not_answer_to_begin_with_is_not_asked(qwen: Family) -> None:
+    def spoil(_: int, text: str) -> str:
+        raise RuntimeError(text)
+
+    result = hold(Model(spoil), qwen, 80)
+    assert (result.requests, result.ended_early) == ((), "a question is not answered to begin with")

@@ -1,0 +1,219 @@
+"""Clients get what the stable server answers, byte by byte, whatever the canary does."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import http.client
+import json
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from servers import running
+from servers.idle import IdleClosingServer
+
+from shadow.shadow_servers import CHAT, Chats, ask, chat, judged, shadow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from shadow.shadow_servers import ShadowProcess
+
+Behind = tuple["ShadowProcess", Chats, Chats]
+OF_THE_CONNECTION = {"connection", "transfer-encoding", "date"}
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+    """Give a shadow with its stable server and a canary as good as that."""
+    folder = tmp_path_factory.mktemp("behind")
+    with running(Chats()) as stable, running(Chats()) as canary:
+        options = ("--canary-key-env", "CANARY_KEY", "--drain", "5")
+        with shadow(f"{stable.url}/v1", canary.url, folder, *options,
+                    env={"CANARY_KEY": "of-the-canary"}) as process:  # fmt: skip
+            yield process, stable, canary
+
+
+def seen_since(server: Chats, number: int) -> list[str]:
+    return [path for _, path, _, _ in server.seen[number:]]
+
+
+def plain(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in headers if name.lower() not in OF_THE_CONNECTION]
+
+
+REQUESTS = [
+    ("GET", "/v1/models", None),
+    ("GET", "/health?a=%2F..%2f&b=%C3%A9+x&b=", None),
+    ("GET", "//double//slash/./..%2e", None),
+    ("HEAD", "/v1/models", None),
+    ("OPTIONS", CHAT + "x", None),
+    ("DELETE", "/v1/files/1", None),
+    ("PUT", "/anything", b"\x00\xff" * 5000),
+    ("PATCH", "/anything", b""),
+    ("POST", "/v1/embeddings", b'{"input": "x"}'),
+    ("POST", "/status/404", b"{}"),
+    ("POST", "/status/500", b"{}"),
+    ("GET", "/status/301", None),
+    ("GET", "/status/204", None),
+    ("POST", CHAT, b'{"model": "m", "messages": [], "temperature": 0}'),
+    ("POST", CHAT, b'{ "messages": [], "stream":true }'),
+    ("POST", "/large", os.urandom(6 * 2**20)),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"), REQUESTS, ids=[f"{r[0]} {r[1]}" for r in REQUESTS]
+)
+def test_answer_and_request_are_as_without_the_shadow(
+    behind: Behind, method: str, path: str, body: bytes | None
+) -> None:
+    process, stable, _ = behind
+    headers = {"Authorization": "Bearer mine", "X-Mine": "a", "Accept-Encoding": "gzip, br"}
+    direct = ask(stable.server_port, method, path, body, headers)
+    through = ask(process.port, method, path, body, headers)
+    assert (direct[0], plain(direct[1]), direct[2]) == (through[0], plain(through[1]), through[2])
+    first, second = stable.seen[-2:]
+    assert [first[0], first[1], first[3]] == [second[0], second[1], second[3]]
+    hosts = {"host", "accept-encoding", "connection"}
+    # Where a method may have a body, a library says that there is none: Content-Length is 0.
+    kept = [
+        sorted(
+            (name.lower(), value)
+            for name, value in each[2]
+            if name.lower() not in hosts and value != "0"
+        )
+        for each in (first, second)
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_only_generations_are_copied_and_without_a_clients_key(behind: Behind) -> None:
+    process, stable, canary = behind
+    before, at_stable = len(canary.seen), len(stable.seen)
+    ask(process.port, "GET", "/v1/models")
+    ask(process.port, "POST", "/v1/embeddings", b"{}")
+    ask(process.port, "POST", CHAT, b'{"messages": [], "previous_response_id": "r"}')
+    body = b'{"messages": [], "model": "m"}'
+    secrets = {"Authorization": "Bearer mine", "X-Api-Key": "mine", "Cookie": "mine"}
+    pairs = judged(process.document())
+    ask(process.port, "POST", CHAT + "?api-version=1", body, secrets)
+    process.until_pairs(pairs + 1)
+    (method, path, headers, data) = canary.seen[before]
+    assert len(canary.seen) == before + 1
+    assert (method, path, data) == ("POST", CHAT + "?api-version=1", body)
+    assert dict(headers)["Authorization"] == "Bearer of-the-canary"
+    assert "mine" not in str(headers)
+    assert ("Authorization", "Bearer mine") in stable.seen[-1][2]
+    assert len(stable.seen) == at_stable + 4
+
+
+def test_pieces_of_a_stream_come_as_they_are_sent(behind: Behind) -> None:
+    process, _, _ = behind
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=60)
+    connection.request("GET", "/endless")
+    reply = connection.getresponse()
+    assert len(reply.read(200_000)) == 200_000  # of a stream that never ends
+    connection.close()
+
+
+def test_a_client_that_hangs_up_ends_the_request_upstream(behind: Behind) -> None:
+    process, stable, _ = behind
+    stable.hung_up.clear()
+    client = socket.create_connection(("127.0.0.1", process.port))
+    client.sendall(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.recv(1000)
+    client.close()
+    assert stable.hung_up.wait(60)
+
+
+def test_an_answer_that_breaks_off_breaks_off_for_the_client_too(behind: Behind) -> None:
+    process, _, _ = behind
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        ask(process.port, "GET", "/cut")
+
+
+def test_several_requests_of_one_connection_are_answered_in_their_order(behind: Behind) -> None:
+    process, _, _ = behind
+    connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=60)
+    for number in range(5):
+        connection.request("POST", f"/echo/{number}", b"x" * number)
+        assert connection.getresponse().read() == b"POST /echo/%d\n" % number + b"x" * number
+    connection.close()
+
+
+def test_a_stable_server_that_is_gone_is_an_error_in_the_form_of_the_api(tmp_path: Path) -> None:
+    with running(Chats()) as canary, shadow("http://127.0.0.1:9", canary.url, tmp_path) as process:
+        status, data = chat(process.port)
+        assert status == 502
+        assert "the stable server cannot be asked" in json.loads(data)["error"]["message"]
+        assert process.document()["traffic"]["failed"] == 1
+        assert canary.seen == []
+
+
+def test_a_connection_that_the_stable_server_closed_when_idle_costs_no_request(
+    tmp_path: Path,
+) -> None:
+    with running(Chats()) as canary, running(IdleClosingServer(3.0, 0.5)) as stable:
+        with shadow(stable.endpoint.base_url, canary.url, tmp_path) as process:
+            for _ in range(4):
+                assert chat(process.port, named=False)[0] == 200
+                time.sleep(3.2)
+        assert stable.lost == 0
+        assert stable.requests == 4
+
+
+@pytest.mark.parametrize("mode", ["hangs", "crashes", "floods", "gone"])
+def test_a_bad_canary_costs_clients_nothing(mode: str, tmp_path: Path) -> None:
+    with running(Chats()) as stable, running(Chats(mode)) as canary:
+        url = "http://127.0.0.1:9" if mode == "gone" else canary.url
+        options = ("--in-flight", "4", "--waiting", "4", "--canary-timeout", "2", "--pair-mib", "1",
+                   "--drain", "1")  # fmt: skip
+        with shadow(stable.url, url, tmp_path, *options) as process:
+            right = [chat(stable.server_port, stream=stream) for stream in (False, True)]
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                streams = [number % 2 == 1 for number in range(60)]
+                answers = list(pool.map(lambda stream: chat(process.port, stream=stream), streams))
+            assert answers == [right[stream] for stream in streams]
+            document = process.until(lambda now: sum(now["traffic"]["not_mirrored"].values())
+                                     + judged(now) >= 60)  # fmt: skip
+            assert document["traffic"]["passed"] == 60
+            assert document["promotion"] == "REJECT", document
+            assert document["reasons"][0].startswith("unanswered: ")
+
+
+def test_sigterm_lets_requests_on_their_way_end(tmp_path: Path) -> None:
+    with (
+        running(Chats("slow")) as stable,
+        running(Chats()) as canary,
+        shadow(stable.url, canary.url, tmp_path) as process,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
+        answer = pool.submit(chat, process.port)
+        while not stable.seen:
+            time.sleep(0.01)
+        assert process.end() == 6
+        assert answer.result()[0] == 200
+        assert "KEEP WATCHING after 1 pairs" in process.printed
+
+
+def test_the_share_is_that_asked_for_and_more_memory_is_not_taken(tmp_path: Path) -> None:
+    with running(Chats()) as stable, running(Chats()) as canary:
+        options = ("--share", "0.5", "--seed", "1", "--memory-mib", "1")
+        with shadow(stable.url, canary.url, tmp_path, *options) as process:
+            for _ in range(40):
+                chat(process.port)
+            document = process.until(lambda now: now["traffic"]["passed"] == 40
+                                     and judged(now) == now["traffic"]["mirrored"])  # fmt: skip
+            traffic = document["traffic"]
+            assert 10 <= traffic["mirrored"] <= 30
+            assert traffic["not_mirrored"]["not in the sample"] == 40 - traffic["mirrored"]
+            status, _, data = ask(process.port, "POST", CHAT + "/x", b"x" * (3 * 2**20))
+            assert status == 200 and len(data) > 3 * 2**20
+            for _ in range(20):
+                large = json.dumps({"messages": [{"content": "x" * 2**20}], "model": "m"})
+                assert ask(process.port, "POST", CHAT, large.encode())[0] == 200
+            assert process.document()["traffic"]["not_mirrored"]["no memory is left for copies"]
