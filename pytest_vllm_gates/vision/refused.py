@@ -36,9 +36,9 @@ def limit(serve: Mapping[str, Any]) -> int:
 def bad_files(serve: Mapping[str, Any], rule: str = "patches") -> Iterator[Refused]:
     """Yield images that cannot be read, and one image too many, as group, name and messages.
 
-    `rule` is how an image's size decides its tokens. One a thousand times as wide as high is refused
-    where it is cut into patches as it is (transformers 5.19.0, `smart_resize`), not where every
-    image gets one size.
+    `rule` is how an image's size decides its tokens. One a thousand times as wide as high is
+    refused where it is cut into patches as it is (transformers 5.19.0, `smart_resize`), not where
+    every image gets one size.
     """
     whole = files.png(pixels(SCENE))
     texts = {
