@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_vllm_gates.catalog import family
 from pytest_vllm_gates.checkpoints.miniatures import MiniatureError, write_lock
-from pytest_vllm_gates.miniatures import dialogues, recipe, rendering, sight
+from pytest_vllm_gates.miniatures import dialogues, recipe, rendering, sight, weight_names
 from pytest_vllm_gates.miniatures.noise import Noise
 from pytest_vllm_gates.miniatures.recipe import Recipe
 from pytest_vllm_gates.miniatures.tokenizer import MiniatureTokenizer, write_config
@@ -252,6 +252,7 @@ def _save(model_recipe: Recipe, tokenizer: MiniatureTokenizer, model: Any, folde
         generation["bos_token_id"] = tokenizer.id_of(model_recipe.tokens.bos)
     _write_json(folder / "generation_config.json", generation)
     if vision := model_recipe.vision:
+        weight_names.rename(folder / "model.safetensors", vision.weight_names)
         named = {"processor_class": vision.processor_class}
         _write_json(folder / "preprocessor_config.json", {**vision.processor, **named})
         if vision.video_processor is not None:

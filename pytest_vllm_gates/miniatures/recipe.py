@@ -97,6 +97,8 @@ class Eyes:
     """What the processor puts in its place; `PADS` are the pads of all places."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """What the model's config has besides."""
+    weight_names: Mapping[str, str] = field(default_factory=dict)
+    """How tensors' names begin as transformers writes them, and as they are published."""
     video_processor: Mapping[str, Any] | None = None
     """`video_preprocessor_config.json`; None where videos are not seen."""
     whole_processor: Mapping[str, Any] | None = None

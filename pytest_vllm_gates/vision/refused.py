@@ -33,8 +33,13 @@ def limit(serve: Mapping[str, Any]) -> int:
     return allowed if isinstance(allowed, int) else DEFAULT_MOST
 
 
-def bad_files(serve: Mapping[str, Any]) -> Iterator[Refused]:
-    """Yield images that cannot be read, and one image too many, as group, name and messages."""
+def bad_files(serve: Mapping[str, Any], rule: str = "patches") -> Iterator[Refused]:
+    """Yield images that cannot be read, and one image too many, as group, name and messages.
+
+    `rule` is how an image's size decides its tokens. One a thousand times as wide as high is
+    refused where it is cut into patches as it is (transformers 5.19.0, `smart_resize`), not where
+    every image gets one size.
+    """
     whole = files.png(pixels(SCENE))
     texts = {
         "half a picture": files.data_url(whole[: len(whole) // 2], PNG),
@@ -46,8 +51,9 @@ def bad_files(serve: Mapping[str, Any]) -> Iterator[Refused]:
         "nothing": "data:image/png;base64,",
         "an SVG": files.data_url(b'<svg xmlns="http://www.w3.org/2000/svg"/>', "image/svg+xml"),
         "a PDF": files.data_url(b"%PDF-1.7\n%%EOF", "application/pdf"),
-        "a thread of a picture": png_url(Scene("plain", ("red",), 1000, 1)),
     }
+    if rule in {"patches", "frames"}:
+        texts["a thread of a picture"] = png_url(Scene("plain", ("red",), 1000, 1))
     for name, url in texts.items():
         yield FILE, name, [questions.user([url], questions.question("colour"))]
     most = limit(serve)

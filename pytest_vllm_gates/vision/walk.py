@@ -172,7 +172,9 @@ class VisionWalk:
             )
 
     def _refuse(self) -> None:
-        for group, name, messages in refused.bad_files(self._serve):
+        vision = self._family.vision
+        rule = vision.rule if vision else "patches"
+        for group, name, messages in refused.bad_files(self._serve, rule):
             self._try(group, name, messages)
         for group, name, messages in refused.other_media(self._family, self._serve):
             self._try(group, name, messages)

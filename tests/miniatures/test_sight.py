@@ -1,11 +1,15 @@
 """Pictures that miniatures are taught."""
 
-from pytest_vllm_gates.miniatures import patches, recipe, rendering, sight
+import pytest
+
+from pytest_vllm_gates.checkpoints.miniatures import MiniatureError
+from pytest_vllm_gates.miniatures import patches, recipe, rendering, sight, squares
 from pytest_vllm_gates.vision import cases
 from pytest_vllm_gates.vision.draw import pixels
 from pytest_vllm_gates.vision.types import Scene
 
 VL = recipe.load("qwen3-vl")
+GEMMA = recipe.load("gemma-3")
 DRAWN = 300
 
 
@@ -25,6 +29,42 @@ def test_a_prompt_has_a_place_for_each_picture() -> None:
     for case in sight.taught():
         prompt = rendering.prompt(VL, sight.dialogue(case))
         assert prompt.count(VL.vision.pad) == len(case.scenes)
+
+
+def test_a_template_without_tools_has_a_place_for_each_picture() -> None:
+    assert GEMMA.vision
+    taught = sight.taught(tools=GEMMA.vision.tools)
+    assert not any(case.needs_tools for case in taught)
+    for case in taught:
+        prompt = rendering.prompt(GEMMA, sight.dialogue(case))
+        assert prompt.count(GEMMA.vision.place) == len(case.scenes)
+
+
+def test_a_place_is_filled_as_the_processor_fills_it() -> None:
+    assert GEMMA.vision
+    assert VL.vision
+    pads = "<image_soft_token>" * 2
+    written = GEMMA.vision.expanded("a<start_of_image>b", [2])
+    assert written == f"a\n\n<start_of_image>{pads}<end_of_image>\n\nb"
+    assert VL.vision.expanded("a<|image_pad|>b<|image_pad|>", [1, 3]) == (
+        "a<|image_pad|>b<|image_pad|><|image_pad|><|image_pad|>"
+    )
+    with pytest.raises(MiniatureError, match="1 places for 2 pictures"):
+        GEMMA.vision.expanded("a<start_of_image>b", [2, 2])
+
+
+def test_a_square_is_normalised_by_channel() -> None:
+    assert GEMMA.vision
+    drawn = pixels(Scene("stripes", ("black", "red", "black"), background=0))
+    made = squares.square(drawn, GEMMA.vision)
+    assert made.shape == (3, 96, 96)
+    assert made[:, 0, 48].tolist() == pytest.approx([220 / 127.5 - 1] + [30 / 127.5 - 1] * 2)
+    assert made[0, 0, 0] == pytest.approx(20 / 127.5 - 1)
+
+
+def test_drawn_cases_need_no_tools_where_there_are_none() -> None:
+    pictures = sight.Pictures(0, lambda: "a text", tools=False)
+    assert not any(pictures.draw().needs_tools for _ in range(DRAWN))
 
 
 def test_every_drawn_picture_is_made_of_whole_tokens() -> None:

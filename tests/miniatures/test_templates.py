@@ -135,6 +135,12 @@ def test_raises_as_published(name: str, messages: list[dict[str, Any]], message:
         render(name, *messages)
 
 
+def test_gemma_3_has_the_place_of_an_image_where_it_stands() -> None:
+    parts = [{"type": "image"}, {"type": "text", "text": " What is this? "}, {"type": "image"}]
+    rendered = render("gemma-3", {"role": "user", "content": parts})
+    assert "<start_of_turn>user\n<start_of_image>What is this?<start_of_image><end" in rendered
+
+
 def test_gemma_3_puts_the_system_text_into_the_first_user_turn() -> None:
     rendered = render("gemma-3", {"role": "system", "content": "Be brief."}, USER)
     assert rendered.startswith("<bos><start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n")

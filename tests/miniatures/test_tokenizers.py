@@ -38,7 +38,7 @@ def test_only_role_tokens_are_special(name: str, tokenizer: Any) -> None:
     flags = {str(token): token.special for token in tokenizer.added_tokens_decoder.values()}
     assert flags == {
         **dict.fromkeys(tokens.special, True),
-        **dict.fromkeys(tokens.markers, False),
+        **dict.fromkeys(tokens.markers + tokens.words, False),
     }
 
 
