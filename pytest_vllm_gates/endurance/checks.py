@@ -6,7 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.endurance.types import CANARY
-from pytest_vllm_gates.load.drift import CONFIDENCE, MIB, SoakDrift, drift
+from pytest_vllm_gates.load.drift import (
+    CONFIDENCE,
+    SoakDrift,
+    drift,
+    growing,
+    losing,
+    may_be_losing,
+)
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
@@ -24,6 +31,7 @@ WARM_UP = 0.2
 RATES = tuple(2.0**-power for power in range(1, 12))
 """The shares of wrong canaries that a broken server is taken to have, all as likely."""
 SHOWN = 3
+RUN = "run"
 
 
 def odds_of_right(wrong: int, asked: int, tolerated: float) -> float:
@@ -106,13 +114,7 @@ def growth(result: EnduranceResult, plan: EndurancePlan) -> tuple[list[str], boo
     blocks = _settled(result.blocks)
     memory = _drift(blocks, lambda block: block.memory_bytes)
     handles = _drift(blocks, lambda block: block.handles)
-    wrong = []
-    if memory and memory.low > plan.growth_mib * MIB:
-        wrong.append(
-            f"the server's memory grows by {memory.estimate / MIB:.0f} MiB over the run (at least "
-            f"{memory.low / MIB:.0f} MiB, with {CONFIDENCE:.0%} confidence), "
-            f"{plan.growth_mib:.0f} MiB may be: it will be killed one day"
-        )
+    wrong = [found] if memory and (found := growing(memory, plan.growth_mib, RUN)) else []
     if handles and handles.low > plan.handles:
         wrong.append(
             f"the server's open files and sockets grow by {handles.estimate:.0f} over the run (at "
@@ -127,17 +129,5 @@ def sinking(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str, Soa
     found = _drift(_settled(result.blocks), lambda block: block.tokens_per_s)
     if found is None:
         return "", "", None
-    lost, most = -found.high / found.level, -found.low / found.level
-    if lost > plan.loss:
-        return (
-            f"{-found.estimate / found.level:.0%} of {found.level:.0f} tokens a second are lost "
-            f"over the run (at least {lost:.0%}, with {CONFIDENCE:.0%} confidence), "
-            f"{plan.loss:.0%} may be",
-            "",
-            found,
-        )
-    doubt = (
-        f"up to {most:.0%} of the tokens a second may be lost over the run, and as little as "
-        f"{lost:.0%}: ask for more requests, on a machine that is less busy"
-    )
-    return "", doubt if most > plan.loss else "", found
+    wrong = losing(found, plan.loss, RUN)
+    return wrong, "" if wrong else may_be_losing(found, plan.loss, RUN), found

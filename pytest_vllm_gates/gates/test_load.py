@@ -152,9 +152,9 @@ def test_soak_does_not_slow_down(loaded: LoadResult, traffic: Traffic, evidence:
     if soak_drift is None:
         raise Inconclusive(f"{len(loaded.soak)} blocks are too few: soak longer")
     evidence["drift"] = dataclasses.asdict(soak_drift)
-    wrong = drift.losing(soak_drift, traffic.limits)
+    wrong = drift.losing(soak_drift, traffic.limits.soak_loss)
     assert not wrong, wrong
-    if why := drift.may_be_losing(soak_drift, traffic.limits):
+    if why := drift.may_be_losing(soak_drift, traffic.limits.soak_loss):
         raise Inconclusive(why)
 
 
@@ -167,7 +167,7 @@ def test_soak_does_not_fill_memory(
     soak_drift = drift.memory(loaded.soak)
     if soak_drift is None:
         raise NotApplicable("the server's processes cannot be seen, or the soak was too short")
-    wrong = drift.growing(soak_drift, traffic.limits)
+    wrong = drift.growing(soak_drift, traffic.limits.soak_growth_mib)
     assert not wrong, wrong
 
 

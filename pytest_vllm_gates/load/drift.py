@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.catalog.plans import LoadLimits
     from pytest_vllm_gates.load.types import SoakBlock
 
 CONFIDENCE = 0.95
@@ -64,35 +63,38 @@ def memory(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
     )
 
 
-def losing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
-    """Return what is lost where all of the interval is beyond the limit; else ''."""
+def losing(soak_drift: SoakDrift, allowed: float, over: str = "soak") -> str:
+    """Return what is lost where all of the interval is beyond the allowed share; else ''.
+
+    `over` is what the figures were taken in.
+    """
     lost = -soak_drift.high / soak_drift.level
-    if lost <= limits.soak_loss:
+    if lost <= allowed:
         return ""
     return (
         f"{-soak_drift.estimate / soak_drift.level:.0%} of {soak_drift.level:.0f} tokens a second "
-        f"are lost over the soak (at least {lost:.0%}, with {CONFIDENCE:.0%} confidence), "
-        f"{limits.soak_loss:.0%} may be"
+        f"are lost over the {over} (at least {lost:.0%}, with {CONFIDENCE:.0%} confidence), "
+        f"{allowed:.0%} may be"
     )
 
 
-def may_be_losing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
+def may_be_losing(soak_drift: SoakDrift, allowed: float, over: str = "soak") -> str:
     """Return why it is undecided whether too much is lost; '' where it is decided."""
     most = -soak_drift.low / soak_drift.level
-    if most <= limits.soak_loss:
+    if most <= allowed:
         return ""
     return (
-        f"up to {most:.0%} of the tokens a second may be lost over the soak and as little as "
-        f"{-soak_drift.high / soak_drift.level:.0%}: soak longer"
+        f"up to {most:.0%} of the tokens a second may be lost over the {over} and as little as "
+        f"{-soak_drift.high / soak_drift.level:.0%}: make the {over} longer"
     )
 
 
-def growing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
+def growing(soak_drift: SoakDrift, allowed_mib: float, over: str = "soak") -> str:
     """Return by how much memory grows where all of the interval is beyond the limit; else ''."""
-    if soak_drift.low <= limits.soak_growth_mib * MIB:
+    if soak_drift.low <= allowed_mib * MIB:
         return ""
     return (
-        f"the server's memory grows by {soak_drift.estimate / MIB:.0f} MiB over the soak (at least "
-        f"{soak_drift.low / MIB:.0f} MiB, with {CONFIDENCE:.0%} confidence), "
-        f"{limits.soak_growth_mib:.0f} MiB may be: it will be killed one day"
+        f"the server's memory grows by {soak_drift.estimate / MIB:.0f} MiB over the {over} (at "
+        f"least {soak_drift.low / MIB:.0f} MiB, with {CONFIDENCE:.0%} confidence), "
+        f"{allowed_mib:.0f} MiB may be: it will be killed one day"
     )

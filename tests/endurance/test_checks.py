@@ -120,7 +120,7 @@ def test_a_rate_that_sinks_is_told_and_a_scattered_one_is_undecided() -> None:
     wrong, _, _ = checks.sinking(blocks(lost=0.5), PLAN)
     assert "tokens a second are lost over the run" in wrong
     wrong, doubt, _ = checks.sinking(blocks(lost=0.15, scatter=0.4), PLAN)
-    assert (wrong, "ask for more requests" in doubt) == ("", True)
+    assert (wrong, "make the run longer" in doubt) == ("", True)
 
 
 def test_a_short_run_has_no_drift() -> None:
