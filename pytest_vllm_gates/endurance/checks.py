@@ -77,10 +77,10 @@ def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
         return "", ""
     since = change_point(asked)
     first, after = asked[since], asked[since:]
+    late = sum(bool(each.fault) for each in after)
     sentence = (
-        f"since request {first.number}, of {len(after)} questions whose answers are known "
-        f"{sum(bool(each.fault) for each in after)} are answered otherwise; of {since} before "
-        f"{len(wrong) - sum(bool(each.fault) for each in after)}\n"
+        f"since request {first.number}, {late} of {len(after)} questions got another answer than "
+        f"at first; of {since} before, {len(wrong) - late}\n"
         + "\n".join(f"request {each.number}: {each.fault}" for each in wrong[:SHOWN])
     )
     if odds_of_right(len(wrong), len(asked), plan.tolerated) <= plan.odds:

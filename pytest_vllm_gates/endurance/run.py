@@ -76,7 +76,7 @@ class EnduranceTarget:
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _sent: list[EnduredRequest] = field(default_factory=list)
     _canaries: list[bool] = field(default_factory=list)
-    """Whether each was answered otherwise than alone, in the order of their answers."""
+    """Whether each got another answer than at first, in the order of their answers."""
     _tokens: int = 0
     _failed: int = 0
     """Requests without an answer, in a row."""
@@ -179,8 +179,8 @@ class EnduranceTarget:
                 )
                 if odds <= self.plan.odds and not self._ended:
                     self._ended = (
-                        f"{sum(self._canaries)} of {len(self._canaries)} questions are answered "
-                        f"otherwise than before (odds of a right server {odds:.0e})"
+                        f"{sum(self._canaries)} of {len(self._canaries)} questions got another "
+                        f"answer than at first (odds of a right server {odds:.0e})"
                     )
 
     def _blocks(self, working: Sequence[Future[None]], begun: float) -> Iterator[EnduranceBlock]:

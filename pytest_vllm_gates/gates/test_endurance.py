@@ -30,7 +30,7 @@ def test_known_answers_stay_as_they_were(
 ) -> None:
     evidence["endurance"] = endured.as_evidence()
     wrong, doubt = checks.canaries(endured, endurance_plan)
-    assert not wrong, f"the server answers otherwise than at first: {wrong}"
+    assert not wrong, f"known answers have changed: {wrong}"
     if doubt:
         raise Inconclusive(doubt)
 

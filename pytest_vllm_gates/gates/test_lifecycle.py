@@ -50,7 +50,7 @@ def test_second_boot_answers_as_the_first(
     first = [*zip(second_boot.questions, second_boot.first, strict=True)]
     checking(
         *checks.second_boot(first, second_boot.second, invariant=invariant),
-        "a replica that boots on used caches answers otherwise than one that boots on none",
+        "a replica that boots on used caches gives other answers than one that boots on none",
     )
 
 

@@ -23,6 +23,8 @@ PATHS = {
     "message": "/v1/messages",
 }
 USER = {"message": "a user in the metadata"}
+CONTRACT = 5
+"""The priority that the contracts send; the robustness gate sends others."""
 TIER = {"response": "a service tier", "message": "a service tier"}
 
 
@@ -40,7 +42,7 @@ def forgets_request_ids(exchange: Exchange) -> None:
 )
 def is_busy_for_whoever_waits(exchange: Exchange) -> None:
     """A gateway has a queue a priority, and does not say when to come back."""
-    if exchange.path == CHAT and exchange.body.get("priority"):
+    if exchange.path == CHAT and exchange.body.get("priority") == CONTRACT:
         error = '{"error":{"message":"busy","type":"rate_limit","param":null,"code":429}}'
         answer(exchange, HTTPStatus.TOO_MANY_REQUESTS, error, JSON)
 

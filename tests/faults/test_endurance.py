@@ -38,7 +38,7 @@ class Wear:
 
 
 WEARS = [
-    Wear("forgets", ANSWERS, "answers otherwise than at first: since request 2"),
+    Wear("forgets", ANSWERS, "known answers have changed: since request 2"),
     Wear("mixes", TURNS, "does not hold its own", 160),
 ]
 SEEN_FROM_INSIDE = [

@@ -1,4 +1,4 @@
-"""A second boot that answers otherwise is told, and which answer it was."""
+"""A second boot that gives another answer is told, and which answer it was."""
 
 from __future__ import annotations
 
