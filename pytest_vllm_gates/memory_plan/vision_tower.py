@@ -9,14 +9,17 @@ from pytest_vllm_gates.memory_plan.parameter_parts import ParameterPart, Role
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The keys of a tower whose parts are known one by one, Qwen3-VL's
-# (transformers 5.19.0, models/qwen3_vl/modeling_qwen3_vl.py, Qwen3VLVisionModel).
-KNOWN = (
+# The keys of a tower whose parts are known one by one. Qwen3-VL's
+# (transformers 5.19.0, models/qwen3_vl/modeling_qwen3_vl.py, Qwen3VLVisionModel):
+QWEN3_VL = (
     "hidden_size", "depth", "intermediate_size", "out_hidden_size", "num_position_embeddings",
     "patch_size", "spatial_merge_size", "temporal_patch_size", "in_channels",
 )  # fmt: skip
 DEEPSTACK = "deepstack_visual_indexes"
 """The depths whose features go into the language model, each by a merger of its own."""
+# Gemma 3's SigLIP (models/siglip/modeling_siglip.py, SiglipVisionTransformer) with its projector
+# (models/gemma3/modeling_gemma3.py, Gemma3MultiModalProjector):
+SIGLIP = ("hidden_size", "num_hidden_layers", "intermediate_size", "image_size", "patch_size")
 
 
 def parts(config: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
@@ -27,27 +30,62 @@ def parts(config: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
     tower = config.get("vision_config")
     if not isinstance(tower, dict):
         return []
-    count = _known(tower) if is_known(tower) else _plain(tower, hidden)
+    if _is_qwen3_vl(tower):
+        count = _qwen3_vl(tower)
+    elif _is_gemma_3(config, tower):
+        count = _gemma_3(tower, hidden)
+    else:
+        count = _plain(tower, hidden)
     return [ParameterPart(Role.VISION, count)] if count else []
 
 
-def is_known(tower: Mapping[str, Any]) -> bool:
-    """Return whether a tower's config says all that decides its size."""
-    return isinstance(tower.get(DEEPSTACK), list) and all(
-        isinstance(tower.get(key), int) for key in KNOWN
+def is_known(config: Mapping[str, Any]) -> bool:
+    """Return whether a config says all that decides its tower's size."""
+    tower = config.get("vision_config")
+    return isinstance(tower, dict) and (_is_qwen3_vl(tower) or _is_gemma_3(config, tower))
+
+
+def _is_qwen3_vl(tower: Mapping[str, Any]) -> bool:
+    return isinstance(tower.get(DEEPSTACK), list) and _says(tower, QWEN3_VL)
+
+
+def _is_gemma_3(config: Mapping[str, Any], tower: Mapping[str, Any]) -> bool:
+    # A head that pools comes besides, where it is not turned off.
+    return (
+        config.get("model_type") == "gemma3"
+        and tower.get("vision_use_head") is False
+        and _says(tower, SIGLIP)
     )
 
 
-def _known(tower: Mapping[str, Any]) -> int:
+def _says(tower: Mapping[str, Any], keys: tuple[str, ...]) -> bool:
+    return all(isinstance(tower.get(key), int) and tower[key] > 0 for key in keys)
+
+
+def _qwen3_vl(tower: Mapping[str, Any]) -> int:
     width, depth, inner, out, positions, patch, merge, frames, channels = (
-        tower[key] for key in KNOWN
+        tower[key] for key in QWEN3_VL
     )
     merged = merge * merge * width
     patches = channels * frames * patch * patch * width + width
-    block = 4 * width * width + 2 * width * inner + inner + 9 * width
     merger = merged * merged + merged + merged * out + out
     deep = len(tower[DEEPSTACK]) * (merger + 2 * merged)
-    return int(patches + positions * width + depth * block + merger + 2 * width + deep)
+    blocks = depth * _block(width, inner)
+    return int(patches + positions * width + blocks + merger + 2 * width + deep)
+
+
+def _gemma_3(tower: Mapping[str, Any], hidden: int) -> int:
+    width, depth, inner, image, patch = (tower[key] for key in SIGLIP)
+    channels = tower.get("num_channels", 3)  # SiglipVisionConfig's default
+    patches = channels * patch * patch * width + width
+    positions = (image // patch) ** 2 * width
+    projector = width * hidden + width
+    return int(patches + positions + depth * _block(width, inner) + 2 * width + projector)
+
+
+def _block(width: int, inner: int) -> int:
+    """Return a block's parameters: attention, two layers, two norms, a bias for each of them."""
+    return 4 * width * width + 2 * width * inner + inner + 9 * width
 
 
 def _plain(tower: Mapping[str, Any], hidden: int) -> int:

@@ -38,8 +38,8 @@ def weights(shape: ModelShape, serving: Serving, in_files: int | None) -> Weight
     unsure = ["the weights' size is counted from the config; the checkpoint's files know it"]
     if TEXT_OF.get(shape.model_type, shape.model_type) not in model_types():
         unsure.append(f"the type {shape.model_type!r} is not known here: counted like Llama's")
-    tower = shape.raw_config.get("vision_config") or {}
-    if any(part.role is Role.VISION for part, _ in sizes) and not vision_tower.is_known(tower):
+    has_tower = any(part.role is Role.VISION for part, _ in sizes)
+    if has_tower and not vision_tower.is_known(shape.raw_config):
         unsure.append("the vision tower is counted like a plain transformer")
     return Weights(
         bytes_total=round(total),

@@ -6,6 +6,8 @@ import json
 import struct
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.files import write_whole
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -25,7 +27,7 @@ def rename(file: Path, prefixes: Mapping[str, str]) -> None:
     named = {_renamed(name, prefixes): entry for name, entry in head.items()}
     text = json.dumps(named, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # data begins at a multiple of eight
-    file.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
+    write_whole(file, struct.pack("<Q", len(text)) + text + content[8 + length :])
 
 
 def _renamed(name: str, prefixes: Mapping[str, str]) -> str:

@@ -18,6 +18,7 @@ from memory_plan.model_configs import (
 )
 from pytest_vllm_gates.checkpoints.miniatures import CHECKPOINTS, names
 from pytest_vllm_gates.checkpoints.safetensors import read, weights_bytes
+from pytest_vllm_gates.memory_plan import vision_tower
 from pytest_vllm_gates.memory_plan.parameter_parts import Role
 from pytest_vllm_gates.memory_plan.parameters import parts
 from pytest_vllm_gates.memory_plan.shape import shape_of
@@ -174,6 +175,22 @@ def test_vision_tower_of_qwen3_vl_is_counted_part_by_part() -> None:
     assert size is not None
     assert not any("vision" in note for note in size.unsure)
     assert vision({**tower, "deepstack_visual_indexes": None}) < vision(tower)
+
+
+def test_vision_tower_of_gemma_3_is_counted_part_by_part() -> None:
+    # google/gemma-3-4b-it, config.json. The report (arXiv:2503.19786, table 1) says 417M.
+    tower = {
+        "hidden_size": 1152, "image_size": 896, "intermediate_size": 4304, "patch_size": 14,
+        "num_hidden_layers": 27, "vision_use_head": False,
+    }  # fmt: skip
+    config = {"model_type": "gemma3", "text_config": LLAMA_8B, "vision_config": tower}
+    shape = shape_of(config)
+    (eyes,) = (part.count for part in parts(shape) or [] if part.role is Role.VISION)
+    assert eyes - (1152 * 4096 + 1152) == 416_866_032
+    size = weights(shape, Serving(), None)
+    assert size is not None
+    assert not any("vision" in note for note in size.unsure)
+    assert not vision_tower.is_known({**config, "vision_config": {**tower, "patch_size": 0}})
 
 
 def test_vision_tower_estimate_is_noted() -> None:
