@@ -24,6 +24,8 @@ STRUCTURED_OUTPUTS = "structured outputs"
 """The kind of the features that are backends of structured outputs."""
 FOLDER = "{folder}"
 """In a flag's value: an empty folder of the boot."""
+CHECKPOINT = "{checkpoint}"
+"""In a flag's value: where the checkpoint that is served lies."""
 LORA = "lora"
 """In the name of every flag of adapters, which say nothing without them."""
 BOOT_S = 60
@@ -148,13 +150,19 @@ def load(path: Path = FILE) -> tuple[Feature, ...]:
     return toml.load(path, Features).features
 
 
-def with_folder(value: Any, folder: Path) -> Any:
-    """Return a flag's value with the folder in place of `{folder}`, in tables and lists too."""
+def with_places(value: Any, places: Mapping[str, str]) -> Any:
+    """Return a flag's value with each place's own name instead of it, in tables and lists too.
+
+    `places` has what stands for `{folder}` and `{checkpoint}`.
+    """
     if isinstance(value, dict):
-        return {name: with_folder(inner, folder) for name, inner in value.items()}
+        return {name: with_places(inner, places) for name, inner in value.items()}
     if isinstance(value, list):
-        return [with_folder(inner, folder) for inner in value]
-    return value.replace(FOLDER, str(folder)) if isinstance(value, str) else value
+        return [with_places(inner, places) for inner in value]
+    if isinstance(value, str):
+        for place, meant in places.items():
+            value = value.replace(place, meant)
+    return value
 
 
 def turned_on(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 
 import pytest
 
@@ -142,12 +141,20 @@ def test_features_are_added_to_a_lanes_own_flags() -> None:
     )  # fmt: skip
 
 
-def test_a_boot_has_a_folder_of_its_own() -> None:
-    folder = Path("/boot/1-stored")
-    flags = {"config": {"paths": ["{folder}/a", 3], "path": "{folder}"}, "eager": True}
-    assert catalog.with_folder(flags, folder) == {
-        "config": {"paths": [f"{folder}/a", 3], "path": str(folder)}, "eager": True
+PLACES = {catalog.FOLDER: "/boot/1-stored", catalog.CHECKPOINT: "/models/tiny"}
+
+
+def test_a_boot_has_places_of_its_own() -> None:
+    flags = {"config": {"paths": ["{folder}/a", 3], "path": "{checkpoint}"}, "eager": True}
+    assert catalog.with_places(flags, PLACES) == {
+        "config": {"paths": ["/boot/1-stored/a", 3], "path": "/models/tiny"}, "eager": True
     }  # fmt: skip
-    (connector,) = catalog.chosen("kv-connector", catalog.load(), gpus=False)
-    assert catalog.FOLDER in str(connector.serve)
-    assert catalog.FOLDER not in str(catalog.with_folder(connector.serve, folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"), [("kv-connector", catalog.FOLDER), ("draft-model", catalog.CHECKPOINT)]
+)
+def test_places_of_a_feature_are_filled(name: str, place: str) -> None:
+    (combination,) = catalog.chosen(name, catalog.load(), gpus=False)
+    assert place in str(combination.serve)
+    assert place not in str(catalog.with_places(combination.serve, PLACES))

@@ -13,7 +13,7 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.features import battery
 from pytest_vllm_gates.features.battery import Answers
-from pytest_vllm_gates.features.catalog import with_folder
+from pytest_vllm_gates.features.catalog import CHECKPOINT, FOLDER, with_places
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
 from pytest_vllm_gates.server import fallbacks, metrics
 from pytest_vllm_gates.session import boot as session_boot
@@ -101,7 +101,8 @@ class FeatureBoots:
         number = len(self._boots) + 1
         stored = self.folder / f"{number}-stored"
         shutil.rmtree(stored, ignore_errors=True)
-        serve, own_flags = (with_folder(flags, stored) for flags in (serve, own_flags))
+        places = {FOLDER: str(stored), CHECKPOINT: str(self.subject.checkpoint.source)}
+        serve, own_flags = (with_places(flags, places) for flags in (serve, own_flags))
         lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         self.progress(
             f"{self.subject.family.name}: features {combination.name}, boot {number} of "
