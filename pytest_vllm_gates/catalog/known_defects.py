@@ -8,7 +8,7 @@ that every family meets. A project adds its own in a `known_defects.toml` beside
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -51,7 +51,8 @@ class KnownDefect(toml.Record):
     """A defect of released vLLM that a gate's check meets.
 
     It covers a finding of the check `check` in these `versions` of vLLM (PEP 440) whose traits are
-    those of `when` and whose sentence matches `shows` (a regular expression), and no other.
+    those of `when` and whose sentence matches `shows` (a regular expression), and no other. With
+    `device` it is of vLLM's builds for that device alone.
     """
 
     check: toml.Name
@@ -59,6 +60,8 @@ class KnownDefect(toml.Record):
     versions: Versions
     reference: toml.Sentence
     shows: str
+    device: Literal["cpu", "cuda", "rocm"] | None = None
+    """What vLLM's build has to serve on; None where it is the same on each."""
     when: dict[toml.Name, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
         default_factory=dict
     )
@@ -132,15 +135,22 @@ def sort_findings(
     cases: Iterable[Case],
     defects: Sequence[KnownDefect],
     version: str | None,
+    *,
+    device: str | None = None,
 ) -> SortedFindings:
     """Sort what `check` found in `cases` by what is known of this `version` of vLLM.
 
     A defect covers only the findings its entry describes. One of this version, for which there was
     a case and no finding, is gone: its entry can go, too; a case in which something else is wrong
-    tells nothing of it. Where the version is not known nothing is covered.
+    tells nothing of it. Where the version is not known nothing is covered. Where the `device` is
+    not known a defect of one device may be there, and is never gone.
     """
     applicable = [
-        defect for defect in defects if defect.check == check and contains(defect.versions, version)
+        defect
+        for defect in defects
+        if defect.check == check
+        and contains(defect.versions, version)
+        and (device is None or defect.device in (None, device))
     ]
     covered = [
         (defect, tuple(finding for finding in findings if _covers(defect, finding)))
@@ -161,7 +171,9 @@ def sort_findings(
         gone=tuple(
             defect
             for defect, covered_findings in covered
-            if not covered_findings and any(_has(defect, trait) for trait in traits)
+            if not covered_findings
+            and defect.device in (None, device)
+            and any(_has(defect, trait) for trait in traits)
         ),
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_vllm_gates.catalog.conversation import Conversation
+from pytest_vllm_gates.environment import bundle
 from pytest_vllm_gates.environment.overlay import Repair, repairs
 from pytest_vllm_gates.incidents.types import EXPECTED
 from pytest_vllm_gates.report import incidents as report
@@ -217,6 +218,13 @@ class Run:
     """Families of which a test was collected that a renderer alone cannot serve."""
     all_reduced: dict[int, AllReduceResult] = field(default_factory=dict)
     """What came of the all-reduce over so many ranks; it is tried once a run."""
+
+    @property
+    def device(self) -> str | None:
+        """What the lane's build of vLLM serves on; None where that is not known."""
+        if self.environment is None:
+            return None
+        return bundle.serves_on(self.environment.folders, self.environment.versions)[0]
 
     @property
     def overlay(self) -> Path | None:

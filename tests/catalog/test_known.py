@@ -28,9 +28,22 @@ def defect(**changes: Any) -> KnownDefect:
 
 
 def sorted_out(
-    *findings: Finding, version: str | None = "0.32.0", **changes: Any
+    *findings: Finding,
+    version: str | None = "0.32.0",
+    served_on: str | None = None,
+    **changes: Any,
 ) -> SortedFindings:
-    return sort_findings("a_check", findings, [STREAMED, WHOLE], [defect(**changes)], version)
+    defects = [defect(**changes)]
+    return sort_findings("a_check", findings, [STREAMED, WHOLE], defects, version, device=served_on)
+
+
+@pytest.mark.parametrize(
+    ("served_on", "known", "gone"), [("cpu", 1, 1), ("cuda", 0, 0), (None, 1, 0)]
+)
+def test_defect_of_one_device(served_on: str | None, known: int, gone: int) -> None:
+    found = sorted_out(LOST, device="cpu", served_on=served_on)
+    assert (len(found.known), len(found.new)) == (known, 1 - known)
+    assert len(sorted_out(device="cpu", served_on=served_on).gone) == gone
 
 
 def test_described_finding_is_known_and_not_new() -> None:

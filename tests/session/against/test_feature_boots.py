@@ -65,7 +65,9 @@ class Boots:
             lane=lane, conversations=(), options=SimpleNamespace(answer_tokens=64),
             of=lambda lane: SimpleNamespace(lane=lane),
         )  # fmt: skip
-        subject: Any = SimpleNamespace(family=families.load("qwen3.5", NOWHERE))
+        subject: Any = SimpleNamespace(
+            family=families.load("qwen3.5", NOWHERE), checkpoint=SimpleNamespace(source="tiny")
+        )
         self.told: list[str] = []
         self.combinations = catalog.chosen(
             "no-prefix-caching,lora,lora-two", catalog.load(), gpus=False
