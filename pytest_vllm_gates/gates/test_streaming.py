@@ -14,6 +14,7 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.conversations.checks import (
     choices,
     chunks,
+    envelope,
     events,
     modes,
     pace,
@@ -124,6 +125,11 @@ def test_fields_are_of_their_types(
     checking(findings, walked.cases, "A client with types refuses the answer")
 
 
+def test_ids_times_and_usage_are_plausible(walked: WalkResult, checking: Checking) -> None:
+    found = envelope.findings(walked.answered)
+    checking(found, walked.cases, "Logs, bills and caches that go by them are wrong")
+
+
 def test_official_client_reads_the_same_answer(walked: WalkResult, checking: Checking) -> None:
     from pytest_vllm_gates.conversations import client_types  # noqa: PLC0415
 
@@ -181,7 +187,14 @@ def test_log_probabilities_are_those_of_the_text(
             findings += [
                 Finding(case, sentence)
                 for choice in its_choices
-                for sentence in choices.unaligned(choice)
+                for sentence in (
+                    *choices.unaligned(choice),
+                    *choices.implausible(
+                        choice,
+                        greedy=not answer.request.get("n"),
+                        alternatives=answer.request["top_logprobs"],
+                    ),
+                )
             ]
         findings += [
             Finding(case, sentence)

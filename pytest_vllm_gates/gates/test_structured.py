@@ -12,6 +12,7 @@ import pytest
 
 from pytest_vllm_gates.conversations import formats
 from pytest_vllm_gates.conversations.checks import content
+from pytest_vllm_gates.conversations.chosen_texts import changed
 from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive
 
 if TYPE_CHECKING:
@@ -67,6 +68,22 @@ def test_unlikely_formats_are_kept(
         )
     ]
     checking(findings, cases, "A program that reads the answer gets what it did not ask for")
+
+
+def test_chosen_texts_arrive_as_they_are(
+    chosen_texts: list[FormattedAnswer], checking: Checking, evidence: Evidence
+) -> None:
+    evidence["requests"] = len(chosen_texts)
+    ended = [one for one in chosen_texts if one.answer.finish_reason != "length"]
+    if chosen_texts and not ended:
+        raise Inconclusive("all answers were cut by the limit of tokens: raise --answer-tokens")
+    cases = [Case(one.name, one.traits, one.request) for one in ended]
+    findings = [
+        Finding(case, sentence)
+        for case, one in zip(cases, ended, strict=True)
+        for sentence in changed(one)
+    ]
+    checking(findings, cases, "Clients get another text than the model wrote")
 
 
 def test_no_formatted_answer_runs_into_blanks(

@@ -67,6 +67,7 @@ def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
         if answer
         for fault in tool_calls.identified(answer)
     ]
+    findings += tool_calls.reused(with_tools)
     checking(
         findings, [exchange.case for exchange in with_tools], "A tool's result cannot be sent back"
     )

@@ -86,9 +86,10 @@ class Exchange:
         other = isinstance(named, dict) and named["function"] != _name_of(tools)
         shape = self.body.get("response_format") or {}
         schema = (shape.get("json_schema") or {}).get("schema") or {}
-        regex = (self.body.get("structured_outputs") or {}).get("regex", "")
+        outputs = self.body.get("structured_outputs") or {}
+        regex = outputs.get("regex", "")
         unlikely = "enum" in schema or shape.get("type") == "json_object"
-        unlikely = unlikely or regex.startswith("vermilion")
+        unlikely = unlikely or regex.startswith("vermilion") or "choice" in outputs
         return strict or other or unlikely or "continue_final_message" in self.body
 
     @property

@@ -5,8 +5,10 @@ A gateway that rewrites an answer loses its token ids; faults that only misplace
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 from faults.fault import Faults
@@ -23,6 +25,7 @@ VALUE = "json_is_one_value_that_validates"
 UNLIKELY = "unlikely_formats_are_kept"
 BLANKS = "no_formatted_answer_runs_into_blanks"
 PATTERN = "text_matches_its_pattern"
+CHOSEN = "chosen_texts_arrive_as_they_are"
 
 
 def fault(kind: str, says: str) -> Callable[[Callable[[str], str]], Change]:
@@ -181,3 +184,66 @@ def goes_on_after_the_pattern(content: str) -> str:
 def ends_before_the_pattern(content: str) -> str:
     """The end of the answer is not the end of the pattern."""
     return content.rstrip(".")
+
+
+def chosen(says: str) -> Callable[[Callable[[str], str]], Change]:
+    """Make a fault of a function that rewrites the answers that have one text to choose."""
+
+    def declare(rewrite: Callable[[str], str]) -> Change:
+        def change(message: Message) -> None:
+            if "choice" in (message.asked.get("structured_outputs") or {}):
+                message.content = rewrite(message.content)
+                message.token_ids = []
+
+        change.__name__, change.__doc__ = rewrite.__name__, rewrite.__doc__
+        return FAULTS.add("chat", says=says, check=CHOSEN)(as_message(change))
+
+    return declare
+
+
+@chosen("content is '&lt;b&gt;a &amp; b&lt;/b&gt;")
+def escapes_as_html(text: str) -> str:
+    """A gateway shows answers on a page."""
+    return html.escape(text, quote=False)
+
+
+@chosen("content is 'new")
+def loses_backslashes(text: str) -> str:
+    """A shell or a template reads the answer once more."""
+    return text.replace("\\", "")
+
+
+@chosen("content is '\\nc\\n  d")
+def joins_paragraphs(text: str) -> str:
+    """Empty lines are left out."""
+    return text.replace("\n\n", "\n")
+
+
+@chosen("content is ' ")
+def knows_no_tabs(text: str) -> str:
+    """Tabs become blanks."""
+    return text.replace("\t", "    ")
+
+
+@chosen("content is 'python")
+def takes_fences_away(text: str) -> str:
+    """Markdown is for people."""
+    return text.replace("```", "")
+
+
+@chosen("joined characters, whole:")
+def normalises(text: str) -> str:
+    """Unicode is made uniform."""
+    return unicodedata.normalize("NFKC", text)
+
+
+@chosen("content is '\u2019")
+def makes_quotes_pretty(text: str) -> str:
+    """Straight quotes are typographers' horror."""
+    return text.replace("'", "\u2019")
+
+
+@chosen("content is '%s [] ")
+def fills_placeholders_in(text: str) -> str:
+    """A template engine runs over the answer."""
+    return text.replace("{}", "[]")

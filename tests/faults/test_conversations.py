@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sweeps import first_of_each, sweep
 
-from faults import chunks, frames, innocent, reasoning, stop, streaming, structured, tools
+from faults import chunks, envelope, frames, innocent, reasoning, stop, streaming, structured, tools
 from faults.conversations import ARRIVAL, GATES, NOT_ARRIVAL, NOT_LONG, SAMPLED, SHORT
 from faults.proxy import Proxy
 
@@ -24,11 +24,13 @@ FAULTS = [
     *streaming.FAULTS.all,
     *frames.FAULTS.all,
     *chunks.FAULTS.all,
+    *envelope.FAULTS.all,
     *reasoning.FAULTS.all,
     *tools.FAULTS.all,
     *stop.FAULTS.all,
     *structured.FAULTS.all,
 ]
+OF_SCORED = [*chunks.FAULTS.all, *envelope.FAULTS.all]
 GATE = attrgetter("gate")
 EACH_GATE = first_of_each(FAULTS, GATE)
 FIRST = [fault for fault in FAULTS if EACH_GATE(fault) or fault.name == "mixes_choices_up"]
@@ -36,8 +38,8 @@ FIRST = [fault for fault in FAULTS if EACH_GATE(fault) or fault.name == "mixes_c
 
 # These look at requests whose answers show alone what was not done; other faults show in the walk.
 OF_REQUESTED = {
-    reasoning.CONTINUED, stop.NAMES, structured.UNLIKELY, structured.BLANKS, tools.STRICT,
-    tools.NAMED,
+    reasoning.CONTINUED, stop.NAMES, structured.CHOSEN, structured.UNLIKELY, structured.BLANKS,
+    tools.STRICT, tools.NAMED,
 }  # fmt: skip
 
 
@@ -50,7 +52,7 @@ def limited(fault: Fault, change: Change | None) -> Change | None:
         return None
 
     def change_own(exchange: Exchange) -> None:
-        scored = exchange.scored and fault not in chunks.FAULTS.all
+        scored = exchange.scored and fault not in OF_SCORED
         requested = exchange.requested and fault.check not in OF_REQUESTED
         if not (scored or requested):
             change(exchange)

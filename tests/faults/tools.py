@@ -146,6 +146,14 @@ def gives_all_calls_one_id(message: Message) -> None:
         call.id = "call-0"
 
 
+@FAULTS.add("chat", check=IDS, says=" other answers too")
+@as_message
+def numbers_the_calls_of_each_answer(message: Message) -> None:
+    """In a conversation with two calls both have the id of the first."""
+    for number, call in enumerate(message.calls):
+        call.id = f"call-{number}"
+
+
 @FAULTS.add("asked", check=CHOICE, says="a call was required, and none came")
 def takes_required_for_auto(exchange: Exchange) -> None:
     """The value is unknown to a gateway."""
@@ -213,6 +221,13 @@ def drops_one_of_several_calls(message: Message) -> None:
     """Parallel calls: the second takes the place of the first (vllm#41967)."""
     if len(message.calls) > 1:
         del message.calls[0]
+
+
+@FAULTS.add("chat", check=LOST, says="tool_calls[0] was written as number ")
+@as_message
+def turns_the_order_of_calls_round(message: Message) -> None:
+    """Calls are put before those that came before them."""
+    message.calls.reverse()
 
 
 @FAULTS.add("chat", check=LOST, says="0 calls came, and the tokens hold 1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.client.untyped import index_key, shown
+from pytest_vllm_gates.client.untyped import index_key, records, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,6 +66,34 @@ def unaligned(choice: ScoredChoice) -> Iterator[str]:
         listed, token = score.get("bytes"), score.get("token")
         if listed is not None and bytes(listed) != str(token).encode("utf-8", "replace"):
             yield f"the bytes of the token {token!r} are {listed}"
+            return
+
+
+def implausible(choice: ScoredChoice, *, greedy: bool, alternatives: int) -> Iterator[str]:
+    """Yield where log-probabilities cannot be those of a choice.
+
+    One of a `greedy` answer was drawn as the likeliest, and has that many `alternatives`, itself
+    among them. Of a sampled token that is not among the likeliest vLLM lists it first.
+    """
+    for number, score in enumerate(choice.scores):
+        drawn, token = float(score["logprob"]), score["token"]
+        listed = records(score.get("top_logprobs"))
+        values = [
+            each["logprob"] for each in listed if isinstance(each.get("logprob"), int | float)
+        ]
+        if any(value > NATS for value in (drawn, *values)):
+            yield f"log-probability {number}, of {token!r}, is {max(drawn, *values):.3f}, above 0"
+            return
+        if not greedy:
+            continue
+        if len(listed) < alternatives:
+            yield f"token {number} has {len(listed)} alternatives of {alternatives} requested"
+            return
+        if values and (max(values) > drawn + NATS or max(values) > values[0] + NATS):
+            yield (
+                f"token {number}, {token!r}, has the log-probability {drawn:.3f}, and its "
+                f"alternatives have {', '.join(f'{value:.3f}' for value in values)}"
+            )
             return
 
 

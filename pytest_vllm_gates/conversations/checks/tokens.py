@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.catalog.call_form import WORDS, CallForm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pytest_vllm_gates.catalog.call_form import WrittenCall
     from pytest_vllm_gates.catalog.family import Family
@@ -112,6 +112,26 @@ def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[
     missing = [word for word in WORDS.findall(remainder) if word.lower() not in LITERALS]
     if missing:
         yield f"the calls lack what the tokens hold: {' '.join(missing)[:SHOWN]!r}"
+    elif count is not None:
+        yield from _in_another_order(answer, found)
+
+
+def _in_another_order(answer: Answer, found: tuple[WrittenCall, ...]) -> Iterator[str]:
+    """Yield a sentence where the calls are those that were written, and not in their order."""
+    parts = [part for written in found for part in written.parts]
+    if len(parts) != len(answer.tool_calls):
+        return
+    held = [
+        [_holds(part, [call.name, *_leaves(call)]) for part in parts] for call in answer.tool_calls
+    ]
+    for index, by_part in enumerate(held):
+        if not by_part[index] and any(by_part):
+            yield f"tool_calls[{index}] was written as number {by_part.index(True)}"
+            return
+
+
+def _holds(part: str, leaves: Iterable[str]) -> bool:
+    return all(any(spelled in part for spelled in _spellings(leaf)) for leaf in leaves)
 
 
 def _leaves(call: ToolCall) -> Iterator[str]:

@@ -162,3 +162,44 @@ def test_other_log_probabilities_of_the_same_tokens_are_a_fault() -> None:
 def test_rounding_in_log_probabilities_is_no_fault() -> None:
     other = streamed((3, lambda choice: choice["logprobs"]["content"][0].update(logprob=-0.55)))
     assert [*choices.scored_otherwise(whole()[0], other[0])] == []
+
+
+def scored(*scores: dict[str, Any]) -> choices.ScoredChoice:
+    return choices.ScoredChoice(0, scores=list(scores))
+
+
+def drawn(logprob: float, *alternatives: float) -> dict[str, Any]:
+    return {
+        "token": "a", "logprob": logprob, "top_logprobs": [{"logprob": one} for one in alternatives]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("score", "greedy", "sentence"),
+    [
+        (drawn(-0.1, -0.1, -2.0), True, None),
+        (drawn(-0.75, -0.7, -0.75), True, None),  # as likely, in another batch
+        (drawn(-5.0, -5.0, -0.1), False, None),  # vLLM lists what was drawn first
+        (drawn(-0.1), False, None),
+        (drawn(0.4, -0.1, -2.0), False, "log-probability 0, of 'a', is 0.400, above 0"),
+        (drawn(-0.1, -0.1, 2.0), True, "log-probability 0, of 'a', is 2.000, above 0"),
+        (drawn(-0.1, -0.1), True, "token 0 has 1 alternatives of 2 requested"),
+        (
+            drawn(-0.1, -2.0, -0.1),
+            True,
+            "token 0, 'a', has the log-probability -0.100, "
+            "and its alternatives have -2.000, -0.100",
+        ),
+        (
+            drawn(-3.0, -0.1, -3.0),
+            True,
+            "token 0, 'a', has the log-probability -3.000, "
+            "and its alternatives have -0.100, -3.000",
+        ),
+    ],
+)
+def test_log_probabilities_that_cannot_be(
+    score: dict[str, Any], greedy: bool, sentence: str | None
+) -> None:
+    found = [*choices.implausible(scored(score), greedy=greedy, alternatives=2)]
+    assert found == ([sentence] if sentence else [])

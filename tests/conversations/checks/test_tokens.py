@@ -164,10 +164,11 @@ def test_lost_or_misplaced_text_is_a_fault(
         ((NOTE,), (("save_note", {"text": NOTE[1]["text"]}),), "the calls lack what the tokens"),
         ((NOTE,), (("save_note", {**NOTE[1], "text": "He said "}),), "the calls lack what the "),
         ((NOTE,), (("save_note", {**NOTE[1], "place": "Caf? Zo?"}),), "tool_calls[0] holds 'Caf?"),
+        ((WEATHER, NOTE), (NOTE, WEATHER), "tool_calls[0] was written as number 1"),
     ],
     ids=[
         "one of two", "the only one", "made up", "renamed", "another value", "no arguments",
-        "one argument", "cut at a quote", "question marks",
+        "one argument", "cut at a quote", "question marks", "in another order",
     ],
 )  # fmt: skip
 def test_lost_parts_of_a_call_are_faults(

@@ -1,0 +1,91 @@
+"""Checks what stands around an answer: an id of its own, a time, and usage that adds up.
+
+Source: https://platform.openai.com/docs/api-reference/chat/object: `id` is unique, `created` is in
+seconds since 1970, `total_tokens` are those of prompt and completion, `cached_tokens` some of the
+prompt's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.bounded import syntax
+from pytest_vllm_gates.client.untyped import record, shown
+from pytest_vllm_gates.conversations.checks import events
+from pytest_vllm_gates.outcomes import Case, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.client.answer import Exchange, Recording
+
+Body = dict[str, Any]
+FIRST_CREATED, LAST_CREATED = 1_577_836_800, 4_102_444_800
+"""Seconds since 1970 of 2020 and of 2100: a server's clock may be wrong, and not by that much."""
+
+
+def findings(exchanges: Sequence[Exchange]) -> list[Finding]:
+    """Return what is wrong around the answers of these exchanges."""
+    found = []
+    ids = defaultdict[str, list[Case]](list)
+    for exchange in exchanges:
+        for mode, bodies in _answers(exchange):
+            found += [Finding(exchange.case, f"{mode}: {each}") for each in _faults(bodies)]
+            if isinstance(answer_id := bodies[0].get("id"), str):
+                ids[answer_id].append(exchange.case)
+    for answer_id, cases in ids.items():
+        # A cache may answer the same request with the same answer.
+        requests = {json.dumps(case.request, sort_keys=True) for case in cases}
+        if len(requests) > 1:
+            others = len(requests) - 1
+            sentence = f"its id {shown(answer_id)} is that of {others} other requests' answers too"
+            found.append(Finding(cases[0], sentence))
+    return found
+
+
+def _answers(exchange: Exchange) -> Iterator[tuple[str, list[Body]]]:
+    """Yield the whole answer, and the chunks of the stream, as they came."""
+    for mode, bodies in (
+        ("whole", _whole(exchange.body)),
+        ("streamed", events.chunks(exchange.stream)),
+    ):
+        if bodies:
+            yield mode, bodies
+
+
+def _whole(recording: Recording) -> list[Body]:
+    try:
+        body = syntax.json_value(recording.body.decode("utf-8", "replace"))
+    except syntax.BadSyntaxError:
+        return []
+    return [body] if isinstance(body, dict) else []
+
+
+def _faults(bodies: Iterable[Body]) -> Iterator[str]:
+    yield from dict.fromkeys(each for body in bodies for each in (*_time(body), *_usage(body)))
+
+
+def _time(body: Body) -> Iterator[str]:
+    created = body.get("created")
+    if isinstance(created, int) and not FIRST_CREATED < created < LAST_CREATED:
+        yield f"created is {shown(created)}: seconds since 1970 are due"
+
+
+def _usage(body: Body) -> Iterator[str]:
+    usage = record(body.get("usage"))
+    counts = [usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")]
+    prompt, completion, total = (count if isinstance(count, int) else -1 for count in counts)
+    if -1 in (prompt, completion, total):
+        return  # the check of types says so, and which is missing
+    if prompt + completion != total:
+        yield f"usage says {prompt} and {completion} tokens, and {total} in all"
+    yield from _details(usage, "prompt", "cached_tokens", prompt)
+    yield from _details(usage, "completion", "reasoning_tokens", completion)
+
+
+def _details(usage: Mapping[str, Any], of: str, name: str, most: int) -> Iterator[str]:
+    count = record(usage.get(f"{of}_tokens_details")).get(name)
+    if isinstance(count, int) and not 0 <= count <= most:
+        yield f"usage says {count} {name} of {most} {of}_tokens"
