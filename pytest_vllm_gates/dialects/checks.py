@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.untyped import MISREADINGS, records, shown
+from pytest_vllm_gates.conversations.checks import envelope
 from pytest_vllm_gates.conversations.checks.agreement import canonical, differences
 from pytest_vllm_gates.conversations.checks.chunks import SPLIT
 from pytest_vllm_gates.dialects import (
@@ -28,6 +29,8 @@ MEANING: Mapping[str, Callable[[Mapping[str, object]], Answer]] = {
     RESPONSES: responses.answer, MESSAGES: messages.answer, COMPLETIONS: completions.answer,
 }  # fmt: skip
 LIMIT = "length"
+ECHOED = ("temperature", "max_output_tokens", "instructions", "parallel_tool_calls")
+"""Settings that a response repeats (https://platform.openai.com/docs/api-reference/responses)."""
 
 
 def meaning(reply: Reply) -> Answer | None:
@@ -66,6 +69,20 @@ def identity_faults(reply: Reply, names: Sequence[str]) -> Iterator[str]:
             return
     if not named[0].get("id"):
         yield "the answer has no id"
+    yield from envelope.faults(named[-1])
+    if reply.dialect == RESPONSES:
+        yield from _echo_faults(reply.request, named[-1])
+
+
+def _echo_faults(request: Mapping[str, Any], response: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where a response tells other settings than were requested."""
+    for name in ECHOED:
+        if name in request and name in response and response[name] != request[name]:
+            wanted, told = shown(request[name]), shown(response[name])
+            yield f"{name}: {wanted} was requested, and the response says {told}"
+    tools = [len(each.get("tools") or []) for each in (request, response)]
+    if tools[0] != tools[1]:
+        yield f"{tools[0]} tools were declared, and the response names {tools[1]}"
 
 
 def event_faults(reply: Reply) -> Iterator[str]:

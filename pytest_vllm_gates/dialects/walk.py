@@ -206,6 +206,8 @@ class DialectWalk:
                 if isinstance(value, list):
                     rendered[path] = tuple(form.token_ids(value, key))
                 counts[path] = len(value) if isinstance(value, list) else form.count(value, key)
+                if "count" in told:  # beside the tokens themselves
+                    counts[f"{path}, count"] = form.count(told["count"], "count")
                 sampling[path] = dict(told.get("sampling_params") or {})
         return {
             "counts": counts,

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.dialects import checks
+from pytest_vllm_gates.dialects import batch, checks
 from pytest_vllm_gates.dialects.stored import NotStored
 from pytest_vllm_gates.dialects.types import STREAM
 from pytest_vllm_gates.outcomes import Finding, NotApplicable
 
 if TYPE_CHECKING:
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.dialects.stored import StoredResponses
     from pytest_vllm_gates.dialects.types import Dialogues
     from pytest_vllm_gates.fixtures.checking import Checking
@@ -107,6 +108,16 @@ def test_dialects_count_the_same_tokens(dialogues: Dialogues, checking: Checking
     ]
     cases = [*dialogues.cases, *routes]
     checking(findings, cases, "The same conversation has other tokens in another API")
+
+
+def test_prompts_of_one_request_keep_apart(
+    server: Endpoint, dialogues: Dialogues, checking: Checking, evidence: Evidence
+) -> None:
+    found = batch.ask(server, [dialogue.prompt_ids for dialogue in dialogues.dialogues])
+    evidence["requests"] = 1 + len(found.alone)
+    checking(
+        list(batch.findings(found)), [found.case], "A batch job reads the answer to another prompt"
+    )
 
 
 def test_stored_responses_go_on(

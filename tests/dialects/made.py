@@ -34,7 +34,7 @@ ITEMS: list[dict[str, Any]] = [
 RESPONSE: dict[str, Any] = {
     "id": "resp_1",
     "object": "response",
-    "created_at": 1,
+    "created_at": 1_795_000_000,
     "model": "m",
     "status": "completed",
     "output": ITEMS,

@@ -191,10 +191,20 @@ def test_what_the_official_client_cannot_read_is_told() -> None:
         ({**RESPONSE, "model": "x"}, ["model: 'm' was asked for, 'x' answers"]),
         ({**RESPONSE, "id": ""}, ["the answer has no id"]),
         ({"output": []}, ["no model is named"]),
+        (
+            {**RESPONSE, "created_at": 1_795_000_000_000},
+            ["created_at is 1795000000000: seconds since 1970 are due"],
+        ),
+        (
+            {**RESPONSE, "temperature": 1.0},
+            ["temperature: 0 was requested, and the response says 1.0"],
+        ),
+        ({**RESPONSE, "tools": [{}]}, ["0 tools were declared, and the response names 1"]),
     ],
 )
 def test_an_answer_names_its_model(body: dict[str, Any], faults: list[str]) -> None:
-    assert list(checks.identity_faults(reply("responses", "whole", body), ["m", "m-1"])) == faults
+    answered = replace(reply("responses", "whole", body), request={"temperature": 0})
+    assert list(checks.identity_faults(answered, ["m", "m-1"])) == faults
 
 
 def test_the_chunks_of_a_completion_are_of_one_stream() -> None:

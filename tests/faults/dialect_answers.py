@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from faults.dialects import (
     ANSWERS,
+    APART,
     COMPLETIONS,
     COUNT,
     LIMIT,
@@ -179,6 +180,40 @@ def tokenizes_another_prompt(exchange: Exchange) -> None:
     """The route that tokenizes adds one token."""
     if "messages" in exchange.body:
         exchange.events[0]["tokens"].insert(0, 1)
+
+
+@whole("/tokenize", TOKENS, "/tokenize, count ")
+def counts_more_tokens_than_it_lists(exchange: Exchange) -> None:
+    """The number beside the tokens is another route's."""
+    exchange.events[0]["count"] += 1
+
+
+@whole(COMPLETIONS, APART, "prompt 0 is answered with what prompt 2 is answered with alone")
+def turns_the_prompts_of_a_batch_round(exchange: Exchange) -> None:
+    """Choices come in the order in which they ended, and are numbered anew."""
+    choices = exchange.events[0]["choices"]
+    for choice in choices:
+        choice["index"] = len(choices) - 1 - choice["index"]
+    choices.reverse()
+
+
+@whole(COMPLETIONS, APART, "and the choices have the indices [0, 0, 0]")
+def numbers_no_choices(exchange: Exchange) -> None:
+    """Every prompt is the first one."""
+    for choice in exchange.events[0]["choices"]:
+        choice["index"] = 0
+
+
+@whole(RESPONSES, ANSWERS, " in all")
+def adds_responses_up_wrongly(exchange: Exchange) -> None:
+    """The sum has a token that neither part has."""
+    exchange.events[0]["usage"]["total_tokens"] += 1
+
+
+@whole(RESPONSES, ANSWERS, "temperature: 0 was requested, and the response says 0.7")
+def tells_the_temperature_of_its_default(exchange: Exchange) -> None:
+    """A response names the settings of the server, and not those of the request."""
+    exchange.events[0]["temperature"] = 0.7
 
 
 @whole("/v1/chat/completions/render", TOKENS, "the prompt's tokens differ from token 2 on")

@@ -17,6 +17,7 @@ FAULTS = Faults("dialects")
 RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
 COMPLETIONS, COUNT = "/v1/completions", "/v1/messages/count_tokens"
 ANSWERS = "every_dialect_answers"
+APART = "prompts_of_one_request_keep_apart"
 TYPES = "bodies_have_the_official_types"
 ORDER = "events_come_in_order"
 READS = "official_clients_read_everything"

@@ -64,25 +64,28 @@ def _whole(recording: Recording) -> list[Body]:
 
 
 def _faults(bodies: Iterable[Body]) -> Iterator[str]:
-    yield from dict.fromkeys(each for body in bodies for each in (*_time(body), *_usage(body)))
+    yield from dict.fromkeys(each for body in bodies for each in faults(body))
 
 
-def _time(body: Body) -> Iterator[str]:
-    created = body.get("created")
-    if isinstance(created, int) and not FIRST_CREATED < created < LAST_CREATED:
-        yield f"created is {shown(created)}: seconds since 1970 are due"
+def faults(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the time and the usage of a chat, a completion or a response."""
+    for name in ("created", "created_at"):
+        created = body.get(name)
+        if isinstance(created, int | float) and not FIRST_CREATED < created < LAST_CREATED:
+            yield f"{name} is {shown(created)}: seconds since 1970 are due"
+    for given, made in (("prompt", "completion"), ("input", "output")):
+        yield from _usage(record(body.get("usage")), given, made)
 
 
-def _usage(body: Body) -> Iterator[str]:
-    usage = record(body.get("usage"))
-    counts = [usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total")]
+def _usage(usage: Mapping[str, Any], given: str, made: str) -> Iterator[str]:
+    counts = [usage.get(f"{name}_tokens") for name in (given, made, "total")]
     prompt, completion, total = (count if isinstance(count, int) else -1 for count in counts)
     if -1 in (prompt, completion, total):
         return  # the check of types says so, and which is missing
     if prompt + completion != total:
         yield f"usage says {prompt} and {completion} tokens, and {total} in all"
-    yield from _details(usage, "prompt", "cached_tokens", prompt)
-    yield from _details(usage, "completion", "reasoning_tokens", completion)
+    yield from _details(usage, given, "cached_tokens", prompt)
+    yield from _details(usage, made, "reasoning_tokens", completion)
 
 
 def _details(usage: Mapping[str, Any], of: str, name: str, most: int) -> Iterator[str]:
