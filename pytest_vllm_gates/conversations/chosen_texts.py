@@ -7,19 +7,25 @@ StructuredOutputsParams).
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import openai
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.conversations.formats import FormattedAnswer, send_all
+from pytest_vllm_gates.conversations.walk import AT_A_TIME
+from pytest_vllm_gates.outcomes import Case, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.chat import Chat
 
 FILE = data.FOLDER / "chosen_texts.toml"
-CHOICE = "choice"
+SHOWN = 200
 WIDTH = 24
 """Characters that are shown from where two texts part."""
 
@@ -38,32 +44,63 @@ class ChosenTexts(toml.Record):
     texts: tuple[ChosenText, ...]
 
 
-def ask(chat: Chat, body: Mapping[str, Any], max_tokens: int) -> list[FormattedAnswer]:
+@dataclass(frozen=True)
+class ChosenAnswer:
+    """The answer to a request with one text to choose; `error` says why there is none."""
+
+    text: str
+    case: Case
+    answer: Answer | None = None
+    error: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the limit of tokens ended it."""
+        return self.answer is not None and self.answer.finish_reason == "length"
+
+
+def ask(chat: Chat, body: Mapping[str, Any], max_tokens: int) -> list[ChosenAnswer]:
     """Request each text, whole and streamed, in place of the answer to a body's conversation.
 
-    Raises `NotApplicable` if the server refuses the first.
+    Raises `NotApplicable` if the server refuses all of them.
     """
-    return send_all(chat, list(_wanted(body)), max_tokens)
+
+    def asked(wanted: ChosenAnswer) -> ChosenAnswer:
+        send = chat.stream if wanted.case.traits["answer"] == "streamed" else chat.ask
+        try:
+            return ChosenAnswer(wanted.text, wanted.case, send(wanted.case.request or {}))
+        except openai.APIStatusError as error:
+            told = f"answered {error.status_code}: {error.message[:SHOWN]}"
+            return ChosenAnswer(wanted.text, wanted.case, error=told)
+        except openai.APIError as error:  # an event of the stream says so
+            told = f"the stream ends in an error: {error.message[:SHOWN]}"
+            return ChosenAnswer(wanted.text, wanted.case, error=told)
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        answers = list(pool.map(asked, _wanted({**body, "max_tokens": max_tokens})))
+    if all(each.error.startswith("answered 4") for each in answers):
+        raise NotApplicable(f"the server takes no structured_outputs.choice: {answers[0].error}")
+    return answers
 
 
-def _wanted(
-    body: Mapping[str, Any],
-) -> Iterator[tuple[str, str, dict[str, str], dict[str, Any]]]:
+def _wanted(body: Mapping[str, Any]) -> Iterator[ChosenAnswer]:
     for one in toml.load(FILE, ChosenTexts).texts:
         for mode in ("whole", "streamed"):
             traits = {"text": one.name, "answer": mode}
-            request = {**body, "structured_outputs": {CHOICE: [one.text]}}
-            yield f"{one.name}, {mode}", CHOICE, traits, request
+            request = {**body, "structured_outputs": {"choice": [one.text]}}
+            yield ChosenAnswer(one.text, Case(f"{one.name}, {mode}", traits, request))
 
 
-def changed(one: FormattedAnswer) -> Iterator[str]:
+def changed(one: ChosenAnswer) -> Iterator[str]:
     """Yield a sentence where an answer is not the text that was its only choice.
 
     An answer that the limit cut is not judged.
     """
-    (text,) = one.request["structured_outputs"][CHOICE]
-    content = one.answer.content
-    if one.answer.finish_reason == "length" or content == text:
+    if one.answer is None:
+        yield one.error
+        return
+    text, content = one.text, one.answer.content
+    if one.is_cut or content == text:
         return
     if one.answer.tool_calls and not content:
         yield f"the text became a call of {one.answer.tool_calls[0].name!r}"

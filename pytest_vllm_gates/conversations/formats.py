@@ -16,7 +16,7 @@ from pytest_vllm_gates.conversations.walk import AT_A_TIME
 from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
@@ -45,7 +45,7 @@ class FormattedAnswer:
 
     name: str
     format: str
-    """`enum`, `regex`, `object` or `choice`."""
+    """`enum`, `regex` or `object`."""
     traits: Mapping[str, str]
     request: Mapping[str, Any]
     answer: Answer
@@ -58,16 +58,7 @@ def ask(
 
     Raises `NotApplicable` if the server refuses the first.
     """
-    return send_all(chat, list(_wanted(family, conversations)), max_tokens)
-
-
-def send_all(
-    chat: Chat, wanted: Sequence[tuple[str, str, dict[str, str], dict[str, Any]]], max_tokens: int
-) -> list[FormattedAnswer]:
-    """Send requests, each with its name, its format and its traits.
-
-    Raises `NotApplicable` if the server refuses the first.
-    """
+    wanted = list(_wanted(family, conversations))
 
     def asked(request: tuple[str, str, dict[str, str], dict[str, Any]]) -> FormattedAnswer:
         name, kind, traits, body = request

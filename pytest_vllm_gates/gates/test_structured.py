@@ -17,6 +17,7 @@ from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.conversations.chosen_texts import ChosenAnswer
     from pytest_vllm_gates.conversations.formats import FormattedAnswer
     from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
@@ -71,18 +72,14 @@ def test_unlikely_formats_are_kept(
 
 
 def test_chosen_texts_arrive_as_they_are(
-    chosen_texts: list[FormattedAnswer], checking: Checking, evidence: Evidence
+    chosen_texts: list[ChosenAnswer], checking: Checking, evidence: Evidence
 ) -> None:
     evidence["requests"] = len(chosen_texts)
-    ended = [one for one in chosen_texts if one.answer.finish_reason != "length"]
+    ended = [one for one in chosen_texts if not one.is_cut]
     if chosen_texts and not ended:
         raise Inconclusive("all answers were cut by the limit of tokens: raise --answer-tokens")
-    cases = [Case(one.name, one.traits, one.request) for one in ended]
-    findings = [
-        Finding(case, sentence)
-        for case, one in zip(cases, ended, strict=True)
-        for sentence in changed(one)
-    ]
+    findings = [Finding(one.case, sentence) for one in ended for sentence in changed(one)]
+    cases = [one.case for one in ended]
     checking(findings, cases, "Clients get another text than the model wrote")
 
 

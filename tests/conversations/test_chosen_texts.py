@@ -33,7 +33,7 @@ def asked(qwen: Family, change: Callable[[str], str]) -> list[list[str]]:
 
     with running(ScriptedModel(says)) as server:
         answers = chosen_texts.ask(Chat(server.endpoint, qwen), PLAIN.body(qwen), 500)
-    assert len(answers) == 2 * len(TEXTS) == len({each.name for each in answers})
+    assert len(answers) == 2 * len(TEXTS) == len({each.case.name for each in answers})
     return [list(chosen_texts.changed(each)) for each in answers]
 
 
