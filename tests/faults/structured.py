@@ -201,7 +201,7 @@ def chosen(says: str) -> Callable[[Callable[[str], str]], Change]:
     return declare
 
 
-@chosen("content is '&lt;b&gt;a &amp; b&lt;/b&gt;")
+@chosen("content is '&lt;b&gt;a &amp; b")
 def escapes_as_html(text: str) -> str:
     """A gateway shows answers on a page."""
     return html.escape(text, quote=False)
@@ -213,7 +213,7 @@ def loses_backslashes(text: str) -> str:
     return text.replace("\\", "")
 
 
-@chosen("content is '\\nc\\n  d")
+@chosen("content is 'c\\n  d   e'")
 def joins_paragraphs(text: str) -> str:
     """Empty lines are left out."""
     return text.replace("\n\n", "\n")
@@ -243,7 +243,7 @@ def makes_quotes_pretty(text: str) -> str:
     return text.replace("'", "\u2019")
 
 
-@chosen("content is '%s [] ")
+@chosen("content is '[] ")
 def fills_placeholders_in(text: str) -> str:
     """A template engine runs over the answer."""
     return text.replace("{}", "[]")
