@@ -89,7 +89,8 @@ class Exchange:
         outputs = self.body.get("structured_outputs") or {}
         regex = outputs.get("regex", "")
         unlikely = "enum" in schema or shape.get("type") == "json_object"
-        unlikely = unlikely or regex.startswith("vermilion") or ("choice" in outputs and not tools)
+        chosen = not tools and len(outputs.get("choice", ())) == 1
+        unlikely = unlikely or regex.startswith("vermilion") or chosen
         return strict or other or unlikely or "continue_final_message" in self.body
 
     @property
