@@ -166,7 +166,7 @@ def load(name: str) -> Recipe:
             tokens=Tokens(**tokens),
             known={id_: KnownDeviation(**_tuples(k)) for id_, k in values.pop("known", {}).items()},
             thinking=ThinkingSwitch(**thinking) if thinking else None,
-            vision=Eyes(**vision) if vision else None,
+            vision=Eyes(**_tuples(vision)) if vision else None,
             training=Training(**values.pop("training", {})),
             labels=tuple(values.pop("labels", ())),
             **values,
