@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,10 +14,9 @@ SIDE = 96
 HALF = SIDE // 2
 
 
-def ink(scene: Scene) -> draw.Pixels:
+def ink(scene: Scene) -> Any:
     """Return where a scene's colour is, as an array of truth values."""
-    where: draw.Pixels = (draw.pixels(scene) == COLOURS[scene.colours[0]]).all(axis=2)
-    return where
+    return (draw.pixels(scene) == COLOURS[scene.colours[0]]).all(axis=2)
 
 
 @pytest.mark.parametrize("begins", range(4))
