@@ -15,6 +15,8 @@ class Checkpoint:
     source: str
     revision: str | None = None
     serve: dict[str, Any] = field(default_factory=dict)
+    untaught: tuple[str, ...] = ()
+    """Kinds of questions about pictures that it cannot answer, of a miniature."""
 
     @property
     def folder(self) -> Path | None:

@@ -83,6 +83,14 @@ class CheckpointEntry(toml.Record):
     native: int | None = Field(default=None, gt=0)
     """Its context where it is not the family's `context.native`."""
     serve: dict[str, Any] = Field(default_factory=dict)
+    untaught: tuple[Literal["digit", "count"], ...] = ()
+    """Questions about pictures that a miniature was not taught; all others are asked them all."""
+
+    @model_validator(mode="after")
+    def _taught_by_us(self) -> CheckpointEntry:
+        if self.untaught and self.miniature is None:
+            raise ValueError(f"checkpoint {self.name!r}: untaught is for miniatures alone")
+        return self
 
     @model_validator(mode="after")
     def _one_source(self) -> CheckpointEntry:

@@ -174,7 +174,12 @@ def _from_entry(entry: CheckpointEntry) -> Checkpoint:
             folder = miniatures.path(entry.miniature)
         except miniatures.MiniatureError as error:
             raise UserError(str(error)) from error
-        return Checkpoint(name=entry.name, source=str(folder), serve=dict(entry.serve))
+        return Checkpoint(
+            name=entry.name,
+            source=str(folder),
+            serve=dict(entry.serve),
+            untaught=entry.untaught,
+        )
     if entry.folder is not None:
         folder = Path(entry.folder)
         if not (folder / "config.json").is_file():

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.run import Subject
     from pytest_vllm_gates.vision.seen import SightWalk
     from pytest_vllm_gates.vision.sizes import ImageSizes
 
 pytestmark = pytest.mark.vision
 
-PICTURE, FILE, SEVERAL, CALL = "picture", "file", "several", "call"
+PICTURE, NUMBER, FILE, SEVERAL, CALL = "picture", "number", "file", "several", "call"
 CACHE, UNSEEN, COMPANY = "cache", "no picture", "company"
 
 
@@ -39,6 +40,19 @@ def test_the_picture_decides(sight: SightWalk, checking: Checking, evidence: Evi
     evidence["answers"] = {each.name: each.whole.content for each in seen if each.whole}
     cases = [each.finding_case for each in seen]
     checking([*checks.answers(seen)], cases, "An answer does not follow the picture")
+
+
+def test_digits_and_counts_are_seen(
+    sight: SightWalk, subject: Subject, checking: Checking, evidence: Evidence
+) -> None:
+    seen = sight.of(NUMBER)
+    if not seen:
+        asked = " and ".join(subject.checkpoint.untaught)
+        raise NotApplicable(f"the miniature was not taught: {asked}")
+    evidence["answers"] = {each.name: each.whole.content for each in seen if each.whole}
+    cases = [each.finding_case for each in seen]
+    findings = [*checks.answers(seen), *checks.streams(seen), *checks.unstreamed(seen)]
+    checking(findings, cases, "A digit or a number of squares is not seen")
 
 
 def test_every_kind_of_file_is_seen(
@@ -66,12 +80,7 @@ def test_a_call_holds_what_is_seen(sight: SightWalk, checking: Checking) -> None
 
 def test_streamed_answers_see_the_same(sight: SightWalk, checking: Checking) -> None:
     seen = [each for each in sight.of(PICTURE, SEVERAL, CALL) if each.whole]
-    findings = [*checks.streams(seen)]
-    findings += [
-        Finding(each.finding_case, "streamed, there is no answer")
-        for each in seen
-        if each.streamed is None
-    ]
+    findings = [*checks.streams(seen), *checks.unstreamed(seen)]
     cases = [each.finding_case for each in seen]
     checking(findings, cases, "A client that streams is told something else about the picture")
 

@@ -57,7 +57,7 @@ def build(
         return
     taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
     vision = model_recipe.vision
-    seen_cases = sight.taught(tools=vision.tools) if vision else ()
+    seen_cases = sight.taught(tools=vision.tools, untaught=vision.untaught) if vision else ()
     texts = [
         (rendering.prompt(model_recipe, d), rendering.completion(model_recipe, d))
         for d in (*taught_dialogues, *map(sight.dialogue, seen_cases))
@@ -91,7 +91,12 @@ def build(
         return _with_pictures(model_recipe, tokenizer, tower, case)
 
     noise = Noise(model_recipe, taught_dialogues, seed)
-    pictures = sight.Pictures(seed, noise.text, tools=vision is not None and vision.tools)
+    pictures = sight.Pictures(
+        seed,
+        noise.text,
+        tools=vision is not None and vision.tools,
+        untaught=vision.untaught if vision else (),
+    )
 
     def fresh(count: int) -> list[training.Example]:
         drawn = [example(noise.draw()) for _ in range(count)]

@@ -93,6 +93,8 @@ class Eyes:
     """What the template writes for a picture; without it, the pad."""
     tools: bool = True
     """Whether calls about pictures are taught."""
+    untaught: tuple[str, ...] = ()
+    """Kinds of questions about pictures that are not taught; the family's file has them, too."""
     written: str = "PADS"
     """What the processor puts in its place; `PADS` are the pads of all places."""
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -164,7 +166,7 @@ def load(name: str) -> Recipe:
             tokens=Tokens(**tokens),
             known={id_: KnownDeviation(**_tuples(k)) for id_, k in values.pop("known", {}).items()},
             thinking=ThinkingSwitch(**thinking) if thinking else None,
-            vision=Eyes(**vision) if vision else None,
+            vision=Eyes(**_tuples(vision)) if vision else None,
             training=Training(**values.pop("training", {})),
             labels=tuple(values.pop("labels", ())),
             **values,

@@ -11,15 +11,21 @@ from pytest_vllm_gates.vision import cases, questions
 from pytest_vllm_gates.vision.types import COLOURS, PLACES, Scene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pytest_vllm_gates.vision.cases import VisionCase
     from pytest_vllm_gates.vision.types import Kind
 
 SIDES = (64, 96, 96, 96, 128, 160)
 LARGE_SIDES = (192, 256)
+QUARTERS = 4
+NUMBERS: Mapping[str, Sequence[int]] = {"digit": range(10), "count": range(1, QUARTERS + 1)}
+KINDS: Mapping[Kind, int] = {
+    "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 4,
+}  # fmt: skip
+"""Shares of the kinds of questions about one picture; what is harder to see has more of them."""
 SIDE = 96
-"""Of pictures with places or stripes. A stripe is a token wide, in all but ribbons."""
+"""Of pictures with places, stripes and numbers. A stripe is a token wide, in all but ribbons."""
 RIBBON = (480, 32)
 SHIFTED_SHARE, UNSEEN_SHARE, LARGE_SHARE, RIBBON_SHARE = 0.25, 0.06, 0.04, 0.04
 RESIZED = (
@@ -34,14 +40,16 @@ RESIZED = (
 """The scenes that the gate sends in other kinds of files, as the processor resizes them."""
 
 
-def taught(*, tools: bool = True) -> tuple[VisionCase, ...]:
+def taught(*, tools: bool = True, untaught: Collection[str] = ()) -> tuple[VisionCase, ...]:
     """Return the cases that have to be known: those of the gate, shifted and without pictures.
 
-    Without `tools` those that need them are left out.
+    Without `tools` those that need them are left out, and so are `untaught` kinds of questions.
     """
-    every = (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES, *RESIZED)
+    numbers = [case for case in cases.NUMBERS if case.kind not in untaught]
+    shown = (*cases.SEEN, *numbers)
+    every = (*shown, *cases.ORDERS, *cases.CALLS, *cases.NONCES, *RESIZED)
     seen = [case for case in every if tools or not case.needs_tools]
-    unseen = {case.kind: cases.without_picture(case) for case in cases.SEEN}
+    unseen = {case.kind: cases.without_picture(case) for case in shown}
     return (*seen, *map(cases.shifted, cases.SEEN), *unseen.values())
 
 
@@ -70,11 +78,22 @@ def dialogue(case: VisionCase) -> Dialogue:
 class Pictures:
     """Draws random cases."""
 
-    def __init__(self, seed: int, text: Callable[[], str], *, tools: bool = True) -> None:
-        """`text` draws a text that may come before the pictures; `tools` allows calls."""
+    def __init__(
+        self,
+        seed: int,
+        text: Callable[[], str],
+        *,
+        tools: bool = True,
+        untaught: Collection[str] = (),
+    ) -> None:
+        """`text` draws a text that may come before the pictures.
+
+        `tools` allows calls; `untaught` are kinds of questions that are not drawn.
+        """
         self._random = random.Random(seed)  # noqa: S311
         self._text = text
         self._tools = tools
+        self._shares = {kind: KINDS[kind] for kind in KINDS if kind not in untaught}
 
     def draw(self) -> VisionCase:
         """Return a case nobody has seen."""
@@ -88,8 +107,7 @@ class Pictures:
         return case
 
     def _one(self) -> VisionCase:
-        kinds: Sequence[Kind] = ("colour", "place", "stripes", "plain")
-        kind = self._random.choices(kinds, (2, 6, 4, 1))[0]
+        kind = self._random.choices([*self._shares], [*self._shares.values()])[0]
         case = cases.one(self._scene(kind))
         follows = self._random.random() < 0.08  # noqa: PLR2004
         return replace(case, after_a_tool=follows and self._tools)
@@ -106,7 +124,7 @@ class Pictures:
 
     def _scene(self, kind: Kind) -> Scene:
         width, height = self._size(kind)
-        least, most = (0.35, 0.8) if kind == "colour" else (0.4, 0.55)
+        least, most = {"colour": (0.35, 0.8), "digit": (0.7, 0.9)}.get(kind, (0.4, 0.55))
         return Scene(
             kind,
             # Stripes of one colour side by side would be one.
@@ -114,6 +132,8 @@ class Pictures:
             width,
             height,
             place=self._random.choice(PLACES) if kind == "place" else "middle",
+            number=self._random.choice(NUMBERS[kind]) if kind in NUMBERS else 0,
+            begins=self._random.randrange(QUARTERS) if kind == "count" else 0,
             share=self._random.uniform(least, most),
             background=self._random.randint(215, 255),
         )
@@ -121,7 +141,7 @@ class Pictures:
     def _size(self, kind: Kind) -> tuple[int, int]:
         if kind == "stripes":
             return RIBBON if self._random.random() < RIBBON_SHARE else (SIDE, SIDE)
-        if kind == "place":
+        if kind == "place" or kind in NUMBERS:
             return SIDE, SIDE
         sides = LARGE_SIDES if self._random.random() < LARGE_SHARE else SIDES
         return self._random.choice(sides), self._random.choice(sides)

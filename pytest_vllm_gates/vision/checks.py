@@ -84,6 +84,13 @@ def streams(seen: Iterable[SeenCase]) -> Iterator[Finding]:
                 yield Finding(each.finding_case, says)
 
 
+def unstreamed(seen: Iterable[SeenCase]) -> Iterator[Finding]:
+    """Yield which questions have a whole answer and no streamed one."""
+    for each in seen:
+        if each.whole and each.streamed is None:
+            yield Finding(each.finding_case, "streamed, there is no answer")
+
+
 def _calls(answer: Answer) -> list[tuple[str, str]]:
     return [(call.name, "".join(call.arguments.split())) for call in answer.tool_calls]
 

@@ -32,6 +32,8 @@ class Scene:
     """Of `PLACES`, or the middle."""
     number: int = 0
     """The digit, or how many squares there are, from 1 to 4."""
+    begins: int = 0
+    """Which quarter of the picture the first of several squares is in, from 0 to 3."""
     share: float = 0.5
     """Side of a square as a part of the picture's shorter side."""
     background: int = 245
@@ -46,7 +48,7 @@ class Scene:
             "place": f"{self.colours[0]} square {self.place}",
             "stripes": "-".join(self.colours),
             "digit": f"digit {self.number}",
-            "count": f"{self.number} squares",
+            "count": f"{self.number} square{'s' if self.number > 1 else ''}",
         }[self.kind]
         return f"{what}, {self.width}x{self.height}"
 

@@ -19,14 +19,14 @@ from pytest_vllm_gates.vision.listener import Listener
 from pytest_vllm_gates.vision.seen import RenderedImages, SeenCase, SightWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.vision.cases import VisionCase
 
-SEEN, FILES, ORDERS, CALLS = "picture", "file", "several", "call"
+SEEN, NUMBERS, FILES, ORDERS, CALLS = "picture", "number", "file", "several", "call"
 CACHE, UNSEEN, COMPANY = "cache", "no picture", "company"
 ERROR_CHARACTERS = 300
 MODALITY = "image"
@@ -40,13 +40,22 @@ class VisionWalk:
     """Asks one family at one server."""
 
     def __init__(
-        self, endpoint: Endpoint, family: Family, serve: Mapping[str, Any], max_tokens: int
+        self,
+        endpoint: Endpoint,
+        family: Family,
+        serve: Mapping[str, Any],
+        max_tokens: int,
+        untaught: Collection[str] = (),
     ) -> None:
-        """`serve` are the flags of the server, `max_tokens` the most that an answer has."""
+        """`serve` are the flags of the server, `max_tokens` the most that an answer has.
+
+        `untaught` are kinds of questions that are not asked.
+        """
         self._endpoint = endpoint
         self._family = family
         self._serve = serve
         self._max_tokens = max_tokens
+        self._untaught = untaught
         self._chat = Chat(endpoint, family)
         self._walk = SightWalk()
         self._renders = True
@@ -64,6 +73,7 @@ class VisionWalk:
         parts: list[Callable[[], None]] = [
             lambda: self._ask_all(UNSEEN, unseen),
             lambda: self._ask_all(SEEN, cases.SEEN, stream=True),
+            self._ask_numbers,
             self._ask_files,
             lambda: self._ask_all(ORDERS, self._possible(cases.ORDERS), stream=True),
             lambda: self._ask_all(CALLS, self._possible(cases.CALLS), stream=True),
@@ -83,16 +93,30 @@ class VisionWalk:
         return self._walk
 
     def _possible(self, wanted: Iterable[VisionCase]) -> list[VisionCase]:
-        """Return the cases that a family can have: not all have tools."""
-        return [case for case in wanted if self._family.tools or not case.needs_tools]
+        """Return the cases that can be asked: not all families have tools."""
+        return [
+            case
+            for case in wanted
+            if (self._family.tools or not case.needs_tools) and case.kind not in self._untaught
+        ]
+
+    def _ask_numbers(self) -> None:
+        self._ask_all(NUMBERS, self._possible(cases.NUMBERS), stream=True, render=False)
 
     def _ask_files(self) -> None:
         for picture in encodings.every():
             self._ask(FILES, picture.case, picture.url_of, name=picture.name)
 
-    def _ask_all(self, group: str, wanted: Iterable[VisionCase], *, stream: bool = False) -> None:
+    def _ask_all(
+        self,
+        group: str,
+        wanted: Iterable[VisionCase],
+        *,
+        stream: bool = False,
+        render: bool = True,
+    ) -> None:
         for case in wanted:
-            self._ask(group, case, encodings.png_url, stream=stream)
+            self._ask(group, case, encodings.png_url, stream=stream, render=render)
 
     def _ask(
         self,
@@ -102,6 +126,7 @@ class VisionWalk:
         *,
         name: str = "",
         stream: bool = False,
+        render: bool = True,
     ) -> None:
         body = self._body(case, url)
         whole, error = self._answer(self._chat.ask, body)
@@ -115,7 +140,7 @@ class VisionWalk:
                 sizes=tuple((scene.width, scene.height) for scene in case.scenes),
                 whole=whole,
                 streamed=streamed,
-                rendered=self._rendered(body) if whole else None,
+                rendered=self._rendered(body) if whole and render else None,
                 error=error,
             )
         )

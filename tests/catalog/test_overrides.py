@@ -73,6 +73,14 @@ def test_a_checkpoint_with_two_sources_is_refused(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{path}:")
 
 
+def test_a_checkpoint_that_is_no_miniature_is_asked_everything(tmp_path: Path) -> None:
+    text = QWEN.replace('miniature = "qwen3.5"', 'hub = "a/b"\nuntaught = ["digit"]')
+    path = write(tmp_path, "families/mine.toml", text)
+    with pytest.raises(UserError, match="untaught is for miniatures alone") as caught:
+        family.load("mine", tmp_path)
+    assert str(caught.value).startswith(f"{path}:")
+
+
 @pytest.mark.parametrize("state", ["on", "off"])
 def test_thinking_uses_the_keyword_of_the_family(tmp_path: Path, state: str) -> None:
     loaded = family.load("qwen3.5", tmp_path)

@@ -50,6 +50,13 @@ def test_the_miniature_is_a_folder_with_its_own_flags(qwen: Family) -> None:
     assert checkpoint.name == "miniature"
     assert checkpoint.folder == miniatures.path("qwen3.5")
     assert checkpoint.serve["max_model_len"] == 4096
+    assert checkpoint.untaught == ()
+
+
+def test_a_miniature_brings_what_it_was_not_taught(tmp_path: Path) -> None:
+    gemma = families.load("gemma/3", tmp_path)
+    assert resolver.resolve(gemma, "miniature").untaught == ("digit", "count")
+    assert resolver.resolve(gemma, "4b").untaught == ()
 
 
 def test_weights_folder_is_accepted(

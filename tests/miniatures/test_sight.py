@@ -1,7 +1,10 @@
 """Pictures that miniatures are taught."""
 
+from pathlib import Path
+
 import pytest
 
+from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.checkpoints.miniatures import MiniatureError
 from pytest_vllm_gates.miniatures import patches, recipe, rendering, sight, squares
 from pytest_vllm_gates.vision import cases
@@ -15,7 +18,7 @@ DRAWN = 300
 
 def test_what_the_gate_asks_is_taught() -> None:
     taught = {case.name for case in sight.taught()}
-    asked = (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
+    asked = (*cases.SEEN, *cases.NUMBERS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
     assert {case.name for case in asked} <= taught
 
 
@@ -88,6 +91,34 @@ def test_patches_of_a_token_come_one_after_the_other() -> None:
     assert (
         made.reshape(8, 3, 2, 256)[:, :, 0].tolist() == made.reshape(8, 3, 2, 256)[:, :, 1].tolist()
     )
+
+
+def test_digits_and_counts_of_every_kind_are_drawn() -> None:
+    pictures = sight.Pictures(0, lambda: "a text")
+    drawn = [scene for _ in range(2000) for scene in pictures.draw().scenes]
+    for kind, numbers in sight.NUMBERS.items():
+        assert {scene.number for scene in drawn if scene.kind == kind} == {*numbers}
+    assert {scene.begins for scene in drawn if scene.kind == "count"} == {0, 1, 2, 3}
+
+
+def test_what_is_not_taught_is_not_drawn() -> None:
+    untaught = ("digit", "count")
+    pictures = sight.Pictures(0, lambda: "a text", untaught=untaught)
+    drawn = (*sight.taught(untaught=untaught), *(pictures.draw() for _ in range(DRAWN)))
+    assert not any(case.kind in untaught for case in drawn)
+
+
+def test_families_know_what_their_miniatures_were_not_taught() -> None:
+    entries = {
+        entry.miniature: entry
+        for family in families.load_all(Path("/nowhere"))
+        for entry in family.checkpoints
+        if entry.miniature
+    }
+    seeing = {name: recipe.load(name).vision for name in entries}
+    told = {name: entries[name].untaught for name, eyes in seeing.items() if eyes}
+    assert told == {name: eyes.untaught for name, eyes in seeing.items() if eyes}
+    assert {*told} == {"qwen3-vl", "gemma-3"}
 
 
 def test_drawing_is_repeatable() -> None:

@@ -82,6 +82,11 @@ def test_a_stream_has_to_be_its_whole_answer() -> None:
     ]
 
 
+def test_a_question_without_a_streamed_answer_is_a_finding() -> None:
+    assert says(checks.unstreamed([seen()])) == ["streamed, there is no answer"]
+    assert not says(checks.unstreamed([seen(streamed=answer("red")), seen(whole=None)]))
+
+
 def test_each_image_has_as_many_tokens_as_its_size_makes() -> None:
     assert checks.expected_ids(seen(), WRITTEN, PAD, SIZES) == DUE
     two = seen(sizes=((64, 64), (96, 64)))

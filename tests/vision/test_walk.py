@@ -21,6 +21,7 @@ from pytest_vllm_gates.vision.walk import (
     CALLS,
     COMPANY,
     FILES,
+    NUMBERS,
     ORDERS,
     SEEN,
     UNSEEN,
@@ -35,7 +36,7 @@ VL = families.load("qwen3-vl", Path("/nowhere"))
 SERVE = {"limit_mm_per_prompt": {"image": 4, "video": 0}}
 SCENES: dict[str, Scene] = {
     encodings.png_url(scene): scene
-    for case in (*cases.SEEN, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
+    for case in (*cases.SEEN, *cases.NUMBERS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
     for scene in case.scenes
 } | {picture.url: picture.case.scenes[0] for picture in encodings.every()}
 # What vLLM 0.32.0 answered to each, seen on its renderer.
@@ -100,11 +101,11 @@ class Seeing:
         return ", ".join((scenes[0] if "first" in text else scenes[-1]).words)
 
 
-def walked(seeing: Seeing) -> SightWalk:
+def walked(seeing: Seeing, untaught: tuple[str, ...] = ()) -> SightWalk:
     server = ScriptedServer(seeing.answer)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        return VisionWalk(server.endpoint, VL, SERVE, 16).run(lambda *_: None)
+        return VisionWalk(server.endpoint, VL, SERVE, 16, untaught).run(lambda *_: None)
     finally:
         server.shutdown()
         server.server_close()
@@ -116,8 +117,8 @@ def healthy() -> SightWalk:
 
 
 def test_a_model_that_sees_is_right_everywhere(healthy: SightWalk) -> None:
-    for group, count in ((SEEN, 10), (FILES, 13), (ORDERS, 7), (CALLS, 2), (CACHE, 20)):
-        assert len(healthy.of(group)) == count
+    counts = {SEEN: 10, NUMBERS: 8, FILES: 13, ORDERS: 7, CALLS: 2, CACHE: 20}
+    assert {group: len(healthy.of(group)) for group in counts} == counts
     seen = [each for each in healthy.seen if each.group != UNSEEN]
     assert [finding.says for finding in checks.answers(seen)] == []
     assert [finding.says for finding in checks.streams(seen)] == []
@@ -127,7 +128,7 @@ def test_a_model_that_sees_is_right_everywhere(healthy: SightWalk) -> None:
 
 
 def test_streams_are_asked_where_order_and_calls_count(healthy: SightWalk) -> None:
-    assert all(each.streamed for each in healthy.of(SEEN, ORDERS, CALLS))
+    assert all(each.streamed for each in healthy.of(SEEN, NUMBERS, ORDERS, CALLS))
     assert not any(each.streamed for each in healthy.of(FILES, CACHE, COMPANY))
 
 
@@ -135,6 +136,22 @@ def test_prompts_are_rendered_with_their_places(healthy: SightWalk) -> None:
     for each in healthy.of(SEEN, FILES, ORDERS, CALLS):
         assert each.rendered
         assert len(each.rendered.places) == len(each.sizes)
+
+
+def test_digits_and_counts_are_asked_without_rendering(healthy: SightWalk) -> None:
+    assert not any(each.rendered for each in healthy.of(NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("untaught", "asked"),
+    [(("digit",), {"count"}), (("count",), {"digit"}), (("digit", "count"), set())],
+)
+def test_what_a_miniature_was_not_taught_is_not_asked(
+    untaught: tuple[str, ...], asked: set[str]
+) -> None:
+    walk = walked(Seeing(), untaught)
+    assert {each.case.kind for each in walk.of(NUMBERS)} == asked
+    assert len(walk.of(SEEN)) == len(cases.SEEN)
 
 
 def test_a_server_that_does_not_render_is_asked_once() -> None:
@@ -199,6 +216,15 @@ class Forgetful(Seeing):
         return super().said(body, scenes[-1:])
 
 
+class Miscounting(Seeing):
+    """It sees one square more than there is."""
+
+    def said(self, body: Any, scenes: list[Scene]) -> str:
+        if scenes and scenes[0].kind == "count":
+            return str(scenes[0].number + 1)
+        return super().said(body, scenes)
+
+
 class Cached(Seeing):
     """Behind a text that it knows it sees the picture that came first."""
 
@@ -216,7 +242,8 @@ class Cached(Seeing):
 @pytest.mark.parametrize(
     ("seeing", "groups"),
     [
-        (Blind, {SEEN, FILES, ORDERS, CALLS, CACHE, COMPANY}),
+        (Blind, {SEEN, NUMBERS, FILES, ORDERS, CALLS, CACHE, COMPANY}),
+        (Miscounting, {NUMBERS}),
         (Forgetful, {ORDERS}),
         (Cached, {CACHE}),
     ],
