@@ -2,37 +2,44 @@
 
     python benchmarks/shadow.py alarms --runs 100 --pairs 5000
     python benchmarks/shadow.py power --runs 100 --pairs 500 --broken 0.01
-    python benchmarks/shadow.py traffic --rate 200 --seconds 60
+    python benchmarks/shadow.py costs
+    python benchmarks/shadow.py latency --requests 2000
     python benchmarks/shadow.py traffic --rate 200 --seconds 60 --canary hangs
 
-`alarms` and `power` look after every pair, as the shadow may. `traffic` sends chats, every other
-one streamed, to a fake server directly and then through a shadow, compares every byte, and prints
-the latency of both. It wants an idle machine.
+`alarms` and `power` look after every pair, as the shadow may. The others send chats, every other
+one streamed, to a fake server directly and through a shadow, compare every byte, and print both
+times; they want an idle machine. `latency` sends one chat at a time, to one and the other by
+turns. `traffic` sends at a rate. `costs` is both, in less than three minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import multiprocessing
 import random
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from servers import running
-from shadow.shadow_servers import CHAT, Chats, shadow
+from shadow.shadow_servers import CHAT, Chats, ShadowProcess, shadow
 
 from pytest_vllm_gates.shadow import settings as shadow_settings
 from pytest_vllm_gates.shadow.decide import HOLD, Question, decide
 from pytest_vllm_gates.shadow.tally import PairJudgement, SideJudgement, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
 
 SETTINGS = shadow_settings.load()
 
@@ -96,78 +103,141 @@ def chat_body(*, stream: bool) -> bytes:
     return json.dumps(body).encode()
 
 
-async def send(
-    session: aiohttp.ClientSession, url: str, options: argparse.Namespace
-) -> tuple[list[float], set[bytes]]:
-    """Send at the rate; return the seconds of each answer, and every body that came."""
-    seconds: list[float] = []
-    bodies: set[bytes] = set()
+class Sender:
+    """Sends chats to one server, and keeps the seconds of each answer and every body."""
 
-    async def one(number: int) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+        self.seconds: list[float] = []
+        self.bodies: set[bytes] = set()
+        self.lost: list[BaseException] = []
+
+    async def one(self, number: int) -> None:
+        """Send one chat, streamed where the number is odd."""
         begun = time.perf_counter()
-        async with session.post(
-            url + CHAT, data=chat_body(stream=number % 2 == 1),
+        async with self._session.post(
+            self._url + CHAT, data=chat_body(stream=number % 2 == 1),
             headers={"Content-Type": "application/json"},
         ) as reply:  # fmt: skip
-            bodies.add(await reply.read())
-        seconds.append(time.perf_counter() - begun)
+            self.bodies.add(await reply.read())
+        self.seconds.append(time.perf_counter() - begun)
 
-    begun = time.perf_counter()
-    tasks = []
-    for number in range(int(options.rate * options.seconds)):
-        await asyncio.sleep(max(0.0, begun + number / options.rate - time.perf_counter()))
-        tasks.append(asyncio.create_task(one(number)))
-    done = await asyncio.gather(*tasks, return_exceptions=True)
-    lost = [error for error in done if isinstance(error, BaseException)]
-    if lost:
-        print(f"{len(lost)} requests were lost: {lost[0]!r}")
-    return seconds, bodies
+    async def at_rate(self, rate: float, seconds: float) -> None:
+        """Send at a rate, whatever comes back."""
+        begun = time.perf_counter()
+        tasks = []
+        for number in range(int(rate * seconds)):
+            await asyncio.sleep(max(0.0, begun + number / rate - time.perf_counter()))
+            tasks.append(asyncio.create_task(self.one(number)))
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        self.lost = [error for error in done if isinstance(error, BaseException)]
 
 
-async def both(direct: str, through: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Send to both, and return what they show."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        plain, plain_bodies = await send(session, direct, options)
-        shadowed, shadowed_bodies = await send(session, through, options)
+def summed_up(direct: Sender, shadowed: Sender) -> dict[str, Any]:
+    """Return what both senders show."""
     result: dict[str, Any] = {
-        "requests": len(shadowed), "lost": len(plain) - len(shadowed),
-        "same_bytes": plain_bodies == shadowed_bodies,
+        "requests": len(shadowed.seconds), "lost": len(shadowed.lost),
+        "first_lost": repr(shadowed.lost[0]) if shadowed.lost else None,
+        "same_bytes": direct.bodies == shadowed.bodies,
     }  # fmt: skip
-    for name, values in (("direct", plain), ("shadowed", shadowed)):
-        cuts = statistics.quantiles(values, n=100)
-        result[name] = {"p50_ms": round(1e3 * cuts[49], 3), "p99_ms": round(1e3 * cuts[98], 3)}
+    cuts = [statistics.quantiles(each.seconds, n=100) for each in (direct, shadowed)]
+    for place in (50, 99):
+        ours, theirs = (1e3 * cut[place - 1] for cut in cuts)
+        result[f"p{place}_ms"] = {
+            "direct": round(ours, 3), "shadowed": round(theirs, 3),
+            "added": round(theirs - ours, 3),
+        }  # fmt: skip
     return result
 
 
-def traffic(options: argparse.Namespace) -> int:
-    """Print what the shadow adds to each answer."""
+async def by_turns(direct: str, through: str, requests: int) -> dict[str, Any]:
+    """Send one chat at a time, to one and the other by turns."""
+    async with aiohttp.ClientSession() as session:
+        senders = Sender(session, direct), Sender(session, through)
+        for sender in senders:
+            await sender.one(0)
+            sender.seconds.clear()
+        for number in range(requests):
+            for sender in senders:
+                await sender.one(number)
+    return summed_up(*senders)
+
+
+async def at_rate(direct: str, through: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Send at the rate: directly for a third of the time, then through the shadow."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        senders = Sender(session, direct), Sender(session, through)
+        await senders[0].at_rate(options.rate, options.seconds / 3)
+        await senders[1].at_rate(options.rate, options.seconds)
+    return summed_up(*senders)
+
+
+def serve_chats(mode: str, told: Connection) -> None:
+    """Serve chats in a process of its own, whose time is not the sender's."""
+    server = Chats(mode)
+    told.send(server.url)
+    server.serve_forever()
+
+
+@contextlib.contextmanager
+def apart(mode: str) -> Iterator[str]:
+    """Run a fake server in a process of its own; give its URL."""
+    ours, theirs = multiprocessing.Pipe()
+    spawn = multiprocessing.get_context("spawn")
+    process = spawn.Process(target=serve_chats, args=(mode, theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+@contextlib.contextmanager
+def shadowed_chats(canary_mode: str) -> Iterator[tuple[str, ShadowProcess]]:
+    """Run a shadow between two fake servers; give the stable one's URL and the shadow."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        running(Chats()) as stable,
-        running(Chats(options.canary)) as canary,
-        shadow(stable.url, canary.url, Path(folder), "--canary-timeout", "10") as process,
+        apart("") as stable,
+        apart(canary_mode) as canary,
+        shadow(stable, canary, Path(folder), "--canary-timeout", "10") as process,
     ):
-        url = f"http://127.0.0.1:{process.port}"
-        result = asyncio.run(both(stable.url, url, options))
-        document = process.document()
+        yield stable, process
+
+
+def costs(options: argparse.Namespace) -> int:
+    """Print what the shadow adds to each answer."""
+    fine = True
+    for what in ("latency", "traffic") if options.what == "costs" else (options.what,):
+        with shadowed_chats(options.canary) as (stable, process):
+            through = f"http://127.0.0.1:{process.port}"
+            result = asyncio.run(
+                by_turns(stable, through, options.requests)
+                if what == "latency"
+                else at_rate(stable, through, options)
+            )
+            document = process.document()
         result |= {name: document[name] for name in ("promotion", "pairs", "traffic")}
-        print(json.dumps(result, indent=1))
-    return 0 if result["same_bytes"] and not result["lost"] else 1
+        print(json.dumps({"what": what, "canary": options.canary, **result}, indent=1), flush=True)
+        fine = fine and result["same_bytes"] and not result["lost"]
+    return 0 if fine else 1
 
 
 def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("alarms", "power", "traffic"))
+    parser.add_argument("what", choices=("alarms", "power", "latency", "traffic", "costs"))
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=500)
     parser.add_argument("--soft", type=float, default=0.03, help="how often both fail a soft kind")
     parser.add_argument("--broken", type=float, default=0.01)
+    parser.add_argument("--requests", type=int, default=2000, help="of `latency`, to each side")
     parser.add_argument("--rate", type=float, default=200.0, help="requests a second")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--canary", default="", help="hangs, crashes, floods or slow")
     options = parser.parse_args()
-    return traffic(options) if options.what == "traffic" else simulate(options)
+    return simulate(options) if options.what in ("alarms", "power") else costs(options)
 
 
 if __name__ == "__main__":

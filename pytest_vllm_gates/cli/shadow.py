@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -10,6 +11,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pytest_vllm_gates.catalog import family as families, project as projects
 from pytest_vllm_gates.errors import UserError
@@ -27,6 +29,7 @@ FOLDER = "incidents"
 LIBRARY = "aiohttp"
 MIB = 2**20
 LOOPBACK = "127.0.0.1"
+LOOPBACKS = (LOOPBACK, "localhost", "::1")
 MOST_PORT = 2**16 - 1
 
 
@@ -50,12 +53,16 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )  # fmt: skip
     parser.add_argument(
         "--from", dest="trace", metavar="FILE",
-        help="in place of clients: the requests of a trace, which is a HAR file, a log of OpenAI's "
-        "client or of vLLM, an incident, a curl command or one body",
+        help="send the requests of a file, and listen to no clients: a HAR file, a batch file of "
+        "OpenAI's, a log of OpenAI's client or of vLLM, an incident, a curl command or one body",
     )  # fmt: skip
     parser.add_argument("--model", metavar="FAMILY", help="the family; found by the model's name")
     _declare_mirror(parser)
     _declare_question(parser)
+    parser.add_argument(
+        "--page", action="store_true",
+        help="show both sides live in a browser, at /-/gates/page of --control",
+    )  # fmt: skip
     parser.add_argument("--webhook", metavar="URL", help="is sent each change of the answer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the last document there")
     parser.add_argument(
@@ -149,7 +156,8 @@ def run(options: argparse.Namespace) -> int:
 
     if not options.stable and not options.trace:
         raise UserError("--stable URL is missing; without it, --from FILE has to have answers")
-    document = asyncio.run(serve.run(_shadow(options), _ready))
+    ready = functools.partial(_ready, with_page=options.page)
+    document = asyncio.run(serve.run(_shadow(options), ready))
     print(summary(document), flush=True)
     if options.json:
         write_whole(options.json, json.dumps(document, indent=1) + "\n")
@@ -162,11 +170,12 @@ def _shadow(options: argparse.Namespace) -> Any:
     from pytest_vllm_gates.shadow.decide import Question  # noqa: PLC0415
     from pytest_vllm_gates.shadow.failing import FailingPairs, shadow_redactor  # noqa: PLC0415
 
+    _refuse_a_circle(options)
     project = projects.current()
     family = families.load(options.model, project).name if options.model else None
     canary, canary_key = _root("--canary", options.canary), _key(options.canary_key_env)
     stable_key = _key(options.stable_key_env)
-    redactor = shadow_redactor(options.redact_prompts, canary, (canary_key, stable_key))
+    redactor = shadow_redactor(options.redact_prompts, canary, (canary_key, stable_key), project)
     failing = FailingPairs(
         options.out, f"{canary}/v1", options.incidents, family, project, redactor
     )
@@ -197,6 +206,7 @@ def _shadow(options: argparse.Namespace) -> Any:
         drain_s=options.drain,
         trace=_trace(options) if options.trace else None,
         failing=failing if options.incidents else None,
+        with_page=options.page,
         redactor=redactor,
     )
 
@@ -216,10 +226,12 @@ def _trace(options: argparse.Namespace) -> Sequence[Sent]:
     return imported.sends
 
 
-def _ready(proxy_url: str, control_url: str) -> None:
+def _ready(proxy_url: str, control_url: str, *, with_page: bool) -> None:
     if proxy_url:
         print(f"clients: {proxy_url}/v1")
     print(f"controllers: {control_url}/-/gates/verdict", flush=True)
+    if with_page:
+        print(f"page: {control_url}/-/gates/page", flush=True)
 
 
 def _root(option: str, url: str) -> str:
@@ -227,6 +239,23 @@ def _root(option: str, url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise UserError(f"{option} {url!r} is not a URL; for example http://127.0.0.1:8000")
     return url.rstrip("/").removesuffix("/v1")
+
+
+def _refuse_a_circle(options: argparse.Namespace) -> None:
+    """Refuse servers that are the shadow itself: it would ask itself without end."""
+    if options.trace:
+        return
+    for option, url in (("--stable", options.stable), ("--canary", options.canary)):
+        parts = urlsplit(_root(option, url))
+        try:
+            port = parts.port
+        except ValueError as error:
+            raise UserError(f"{option} {url!r} is not a URL: {error}") from error
+        if parts.hostname in LOOPBACKS and port == options.listen[1] != 0:
+            raise UserError(
+                f"{option} {url} is where the shadow itself listens\n"
+                "choose another port for clients: --listen PORT"
+            )
 
 
 def _key(name: str | None) -> str | None:

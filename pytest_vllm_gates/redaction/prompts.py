@@ -60,9 +60,15 @@ _BODY = re.compile(r"((?:JSON body|Request options): )(.+)$", re.MULTILINE)
 class Prompts:
     """Keeps, hashes or drops prompts and answers. Equal texts have equal hashes under one key."""
 
-    def __init__(self, mode: str = KEEP, key: bytes = b"") -> None:
-        """`key` goes into every hash: whoever has not got it cannot try texts out."""
+    def __init__(
+        self, mode: str = KEEP, key: bytes = b"", shown: frozenset[str] = frozenset()
+    ) -> None:
+        """`key` goes into every hash: nobody without it can try texts out.
+
+        `shown` are texts that stay where a sentence quotes just them: markers of chat templates.
+        """
         self.mode = mode
+        self._shown = shown
         self._key = key
 
     @property
@@ -162,7 +168,7 @@ class Prompts:
 
     def _quotation(self, match: re.Match[str]) -> str:
         inside = match["inside"]
-        if inside in _FIELDS or _HARMLESS.fullmatch(inside):
+        if inside in _FIELDS or inside in self._shown or _HARMLESS.fullmatch(inside):
             return match[0]
         return f"{match['mark']}{match['quote']}{self.text(inside)}{match['end']}"
 

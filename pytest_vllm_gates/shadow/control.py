@@ -1,6 +1,7 @@
 """Answers controllers on a port of its own, so that no route of the API is taken.
 
 `GET /-/gates/verdict` has the document, `/-/gates/metrics` Prometheus' text, `/-/gates/health` 200.
+`/-/gates/page`, where it is asked for, shows the document live.
 For controllers that read the status alone, each question of `ANSWERS` is answered with 200 or 409,
 for GET and for POST.
 """
@@ -16,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from pytest_vllm_gates.shadow.decide import HOLD, PROMOTE, REJECT
 from pytest_vllm_gates.shadow.metrics import ShadowCollector
+from pytest_vllm_gates.shadow.page import live
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.watch import CanaryWatch
 
 VERDICT, METRICS, HEALTH = "/-/gates/verdict", "/-/gates/metrics", "/-/gates/health"
+PAGE = "/-/gates/page"
 
 ANSWERS: Mapping[str, frozenset[str]] = {
     "/-/gates/is-promoted": frozenset((PROMOTE,)),
@@ -31,10 +34,11 @@ ANSWERS: Mapping[str, frozenset[str]] = {
 }
 """Questions, with the answers that make them true."""
 NO = 409
+PAGE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-def control_application(watch: CanaryWatch) -> web.Application:
-    """Return the application of the second port."""
+def control_application(watch: CanaryWatch, *, with_page: bool = False) -> web.Application:
+    """Return the application of the second port; `with_page` adds the live page."""
 
     async def verdict(_: web.Request) -> web.Response:
         return web.json_response(await watch.document(), dumps=_dumps)
@@ -54,7 +58,12 @@ def control_application(watch: CanaryWatch) -> web.Application:
         status = 200 if promotion in ANSWERS[request.path] else NO
         return web.json_response({"promotion": promotion}, status=status)
 
+    async def page(_: web.Request) -> web.Response:
+        return web.Response(text=live.page(), content_type="text/html", headers=PAGE_HEADERS)
+
     application = web.Application()
+    if with_page:
+        application.router.add_get(PAGE, page)
     for path in ANSWERS:
         application.router.add_get(path, question)
         application.router.add_post(path, question)

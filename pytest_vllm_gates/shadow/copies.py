@@ -18,6 +18,10 @@ PIECE_BYTES = 128
 """What a piece takes in memory beside its bytes."""
 
 
+STATEFUL = "it needs what the stable server remembers"
+"""Why a request has no copy: the canary was not asked what it refers to."""
+
+
 @dataclass(frozen=True)
 class MirrorLimits:
     """How much may be on its way and be kept."""

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import __version__
+from pytest_vllm_gates.shadow import sequential
 from pytest_vllm_gates.shadow.decide import HOLD, REJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.shadow.copies import MirrorCounts
     from pytest_vllm_gates.shadow.decide import KindState, Question, ShadowDecision
@@ -33,6 +34,8 @@ def shadow_document(  # noqa: PLR0917
     run: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the document; `run` has the two URLs and the times."""
+    # A REJECT stands as it was; counting goes on.
+    pairs = tally.pairs if decision.promotion == REJECT else decision.pairs
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -45,20 +48,21 @@ def shadow_document(  # noqa: PLR0917
         "watching": decision.promotion == HOLD,
         "exit_status": EXIT_STATUS[decision.promotion],
         "reasons": list(decision.reasons),
-        # A REJECT stands as it was; counting goes on.
-        "pairs": tally.pairs if decision.promotion == REJECT else decision.pairs,
+        "pairs": pairs,
         "more_pairs": decision.more_pairs,
         "question": {
             "alpha": question.alpha,
             "margin": question.margin,
             "least_pairs": question.least_pairs,
         },
-        "kinds": [_kind(state, settings) for state in decision.kinds],
+        "kinds": [_kind(state, pairs, question.alpha, settings) for state in decision.kinds],
         "figures": [_figure(state) for state in decision.figures],
         "greedy": {
             "pairs": tally.greedy,
             "same": tally.greedy_same,
-            "part_at_median": tally.parts[len(tally.parts) // 2] if tally.parts else None,
+            "part_at_median": _middle(tally.parts),
+            "part_at_token_median": _middle(tally.token_parts),
+            "part_at_token_least": tally.token_parts[0] if tally.token_parts else None,
         },
         "traffic": {
             "passed": counts.passed,
@@ -91,6 +95,7 @@ def summary(document: Mapping[str, Any]) -> str:
                 f"  {kind['name']}: canary alone {kind['canary_only']}, stable alone "
                 f"{kind['stable_only']}, both {kind['both']}{more}"
             )
+    lines += _greedy(document["greedy"])
     not_mirrored = sum(traffic["not_mirrored"].values())
     lines.append(
         f"  {traffic['passed']} requests passed on, {traffic['mirrored']} copied, "
@@ -99,8 +104,26 @@ def summary(document: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _kind(state: KindState, settings: ShadowSettings) -> dict[str, Any]:
-    kind = settings.kinds[state.name]
+def _greedy(greedy: Mapping[str, Any]) -> Iterator[str]:
+    if not greedy["pairs"]:
+        return
+    line = f"  greedy: {greedy['same']} of {greedy['pairs']} answers are the same text"
+    if greedy["part_at_token_median"] is not None:
+        line += (
+            f"; others part after {greedy['part_at_token_least']} tokens at the earliest, "
+            f"{greedy['part_at_token_median']} in the median"
+        )
+    elif greedy["part_at_median"] is not None:
+        line += f"; others part after {greedy['part_at_median']} characters in the median"
+    yield line
+
+
+def _middle(places: Sequence[int]) -> int | None:
+    return places[len(places) // 2] if places else None
+
+
+def _kind(state: KindState, pairs: int, alpha: float, settings: ShadowSettings) -> dict[str, Any]:
+    kind, count = settings.kinds[state.name], state.count
     return {
         "name": state.name,
         "says": kind.says,
@@ -113,6 +136,8 @@ def _kind(state: KindState, settings: ShadowSettings) -> dict[str, Any]:
         "odds_needed": _finite(state.needed),
         "rejected": state.rejected,
         "difference_below": state.upper,
+        "stable_rate": _rate(count.both + count.stable_only, pairs, alpha),
+        "canary_rate": _rate(count.both + count.canary_only, pairs, alpha),
         "until_reject": state.until_reject,
         "until_promote": state.until_promote,
         "last": state.count.last,
@@ -135,6 +160,13 @@ def _figure(state: FigureState) -> dict[str, Any]:
 
 def _bounds(bounds: QuantileBounds) -> dict[str, float | None]:
     return {"lower": bounds.lower, "value": bounds.value, "upper": bounds.upper}
+
+
+def _rate(failed: int, pairs: int, alpha: float) -> dict[str, float]:
+    """Return a side's rate of failures with its bounds."""
+    failed = min(failed, pairs)
+    lower, upper = sequential.rate_bounds(failed, pairs, alpha)
+    return {"lower": lower, "value": failed / max(1, pairs), "upper": upper}
 
 
 def _finite(value: float) -> float:

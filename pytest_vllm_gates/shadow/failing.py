@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import __version__
+from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import WriteError
 from pytest_vllm_gates.incidents import expectation, write as incidents_write
@@ -117,17 +118,23 @@ class FailingPairs:
             return UNKNOWN
 
 
-def shadow_redactor(mode: str, url: str, secrets: Sequence[str | None]) -> Redactor:
-    """Return what redacts all that a shadow writes; `mode` is for prompts and answers."""
+def shadow_redactor(mode: str, url: str, secrets: Sequence[str | None], project: Path) -> Redactor:
+    """Return what redacts all that a shadow writes; `mode` is for prompts and answers.
+
+    Markers of the families' templates are no part of a prompt: a sentence may name them.
+    """
     redactor = redaction_redactor.of_process(os.environ, [url])
     redactor.learn(*secrets)
-    redactor.prompts = _prompts(mode)
+    markers = frozenset(
+        marker for family in families.load_all(project) for marker in family.markers
+    )
+    redactor.prompts = _prompts(mode, markers)
     return redactor
 
 
-def _prompts(mode: str) -> Prompts:
+def _prompts(mode: str, markers: frozenset[str]) -> Prompts:
     if mode != HASH:
-        return Prompts(mode)
+        return Prompts(mode, shown=markers)
     from pytest_vllm_gates.redaction.prompt_key import prompt_key  # noqa: PLC0415 - only here
 
-    return Prompts(mode, prompt_key())
+    return Prompts(mode, prompt_key(), markers)

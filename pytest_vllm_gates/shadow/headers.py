@@ -1,4 +1,4 @@
-"""Which headers of a message go on: those of one hop stay, and a canary gets no client's key."""
+"""Which headers and query parameters go on: a canary gets none that may hold a client's key."""
 
 from __future__ import annotations
 
@@ -43,3 +43,22 @@ def for_the_canary(
     """Return the headers of a copy: what is allowed, and the canary's own key."""
     kept = [(name, value) for name, value in headers if name.lower() in allowed]
     return [*kept, ("Authorization", f"Bearer {key}")] if key else kept
+
+
+def path_for_the_canary(path: str, allowed: Sequence[str]) -> str:
+    """Return a path with those parameters of its query that are allowed, spelled as they are."""
+    path, _, query = path.partition("?")
+    kept = "&".join(part for part in query.split("&") if part.partition("=")[0] in allowed)
+    return f"{path}?{kept}" if kept else path
+
+
+def target_path(target: str) -> str | None:
+    """Return the path of a request's target, which may name a host (RFC 9112, 3.2.2); else None."""
+    if target.startswith("/"):
+        return target
+    scheme, _, rest = target.partition("://")
+    if scheme.lower() not in ("http", "https"):
+        return None
+    authority = min((rest.find(mark) for mark in "/?" if mark in rest), default=len(rest))
+    path = rest[authority:]
+    return path if path.startswith("/") else f"/{path}"

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 OK, BAD_REQUEST, TOO_MANY, SERVER_ERROR = 200, 400, 429, 500
 REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 FORCED = "required"
+BEYOND = 64
+"""Characters of two texts that are kept after they part, for the tokens that they part in."""
+LONGEST = 2**16
+"""Characters of two texts that part later are not kept."""
 SENTENCE = 300
 """Characters of a sentence that are kept."""
 
@@ -49,8 +53,8 @@ class PairJudge:
             return PairJudgement(left_out=f"the stable server answers {stable.status}")
         first, first_read = self._side(stable, request, None)
         second, second_read = self._side(canary, request, first)
-        same, parts_at = _compared(request, first_read, second_read)
-        return PairJudgement(first, second, same=same, parts_at=parts_at)
+        same, parts_at, parted = _compared(request, first_read, second_read)
+        return PairJudgement(first, second, same=same, parts_at=parts_at, parted=parted)
 
     def _side(
         self, sent: Sent, request: Mapping[str, Any], stable: SideJudgement | None
@@ -211,13 +215,17 @@ def _nonsense(answer: Answer) -> Iterator[str]:
 
 def _compared(
     request: Mapping[str, Any], stable: Answer | None, canary: Answer | None
-) -> tuple[bool | None, int | None]:
-    """Return whether greedy answers are the same, and where they part, in characters."""
+) -> tuple[bool | None, int | None, tuple[str, str, str] | None]:
+    """Return whether greedy answers are the same, where they part, in characters, and `parted`."""
     if request.get("temperature") != 0 or stable is None or canary is None:
-        return None, None
+        return None, None, None
     first, second = (f"{each.reasoning}\n{each.content}" for each in (stable, canary))
     if first == second:
-        return True, None
+        return True, None, None
     pairs = enumerate(zip(first, second, strict=False))
     at = next((place for place, (one, other) in pairs if one != other), None)
-    return False, min(len(first), len(second)) if at is None else at
+    parts_at = min(len(first), len(second)) if at is None else at
+    if parts_at > LONGEST:
+        return False, parts_at, None
+    end = parts_at + BEYOND
+    return False, parts_at, (string(request.get("model")), first[:end], second[:end])

@@ -19,7 +19,7 @@ JUDGING_S = 20.0
 """How long one pair may take; a schema of a stranger may have a pattern that never ends."""
 STARTING_S = 120.0
 """The first pair waits for the imports."""
-ANSWER_BYTES = 2**20
+ANSWER_BYTES = 4 * 2**20
 PROGRAM = "pytest_vllm_gates.shadow.judge_program"
 
 

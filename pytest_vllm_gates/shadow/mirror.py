@@ -50,7 +50,7 @@ class Mirror:
     def offer(self, copy: RequestCopy) -> str:
         """Take a copy; return why it is not taken, '' where it is. Never waits."""
         if len(self._tasks) >= self._limits.in_flight + self._limits.waiting:
-            return "too many copies wait for the canary"
+            return "too many copies wait for the canary or for their judgement"
         task = asyncio.get_running_loop().create_task(self._run(copy))
         self._tasks.add(task)
         copy.pair = task

@@ -33,7 +33,8 @@ def judgement_of(line: bytes) -> PairJudgement:
     """Return the judgement of a line."""
     fields = json.loads(line)
     stable, canary = (SideJudgement(**fields.pop(name)) for name in ("stable", "canary"))
-    return PairJudgement(stable, canary, **fields)
+    parted = fields.pop("parted")
+    return PairJudgement(stable, canary, parted=tuple(parted) if parted else None, **fields)
 
 
 def _side(sent: Sent) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import random
@@ -14,9 +13,14 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from pytest_vllm_gates.bounded import syntax
-from pytest_vllm_gates.shadow.copies import KeptAnswer, RequestCopy
-from pytest_vllm_gates.shadow.headers import OF_A_REQUEST, for_the_canary, passed_on
+from pytest_vllm_gates.shadow.copies import STATEFUL, KeptAnswer, RequestCopy
+from pytest_vllm_gates.shadow.headers import (
+    OF_A_REQUEST,
+    for_the_canary,
+    passed_on,
+    path_for_the_canary,
+    target_path,
+)
 from pytest_vllm_gates.shadow.sessions import plain_session
 
 if TYPE_CHECKING:
@@ -32,6 +36,7 @@ IDLE_S = 2.0
 on a connection that its server has just closed would fail here, and not without the proxy."""
 OWN = ("content-type", "date", "server", "content-length")
 """Headers that the library adds to an answer without them."""
+BAD_REQUEST, SERVER_ERROR = 400, 500
 BAD_GATEWAY = 502
 NOT_IMPLEMENTED = 501
 PASSED_HEADERS = web.ResponseKey("passed_headers", set[str])
@@ -78,7 +83,11 @@ class StableProxy:
         """Pass one request on."""
         self._counts.passed += 1
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            return _own_error(NOT_IMPLEMENTED, "the shadow proxy passes no websockets on")
+            return _own_error(NOT_IMPLEMENTED, "websockets are not passed on")
+        # Appended to the stable server's URL, any other target could name another server.
+        path = target_path(request.raw_path)
+        if path is None:
+            return _own_error(BAD_REQUEST, "the request's target is not a path")
         self._session = self._session or plain_session(keepalive_timeout=IDLE_S)
         reason = self._not_mirrored(request)
         kept = _KeptRequest(request, self._limits.side_bytes if not reason else 0, self._room)
@@ -87,19 +96,21 @@ class StableProxy:
         try:
             upstream = await self._session.request(
                 request.method,
-                URL(self._root + request.raw_path, encoded=True),
+                URL(self._root + path, encoded=True),
                 headers=CIMultiDict(headers),
                 data=kept.pieces() if request.can_read_body else None,
                 allow_redirects=False,
             )
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, ValueError) as error:
             self._counts.failed += 1
             kept.forget()
-            return _own_error(BAD_GATEWAY, f"the stable server cannot be asked: {error}")
-        except asyncio.CancelledError:
+            return _own_error(BAD_GATEWAY, f"the stable server cannot be asked: {_why(error)}")
+        except BaseException:  # a client that is gone, above all
             kept.forget()
             raise
-        copy = self._copied(request, headers, kept, reason)
+        if not reason and BAD_REQUEST <= upstream.status < SERVER_ERROR:
+            reason = f"the stable server answers {upstream.status}"
+        copy = self._copied(request, path, headers, kept, reason)
         try:
             return await self._answer(request, upstream, copy, begun_s)
         except BaseException:
@@ -120,19 +131,27 @@ class StableProxy:
         return "" if self._random.random() < self._share else "not in the sample"
 
     def _copied(
-        self, request: web.Request, headers: list[Header], kept: _KeptRequest, reason: str
+        self,
+        request: web.Request,
+        path: str,
+        headers: list[Header],
+        kept: _KeptRequest,
+        reason: str,
     ) -> RequestCopy | None:
         """Return the copy of a request, handed to the mirror; None where there is none."""
         if not reason:
             answered_early = "" if kept.is_whole else "it was answered before it was read"
-            reason = kept.why_not or answered_early or self._needs_the_stable(kept.body)
+            reason = kept.why_not or answered_early
+        body = b"" if reason else kept.body
+        if not reason and self._settings.is_stateful(body):
+            reason = STATEFUL
         copy = None
         if not reason:
             copy = RequestCopy(
                 request.method,
-                request.raw_path,
+                path_for_the_canary(path, self._settings.queries),
                 for_the_canary(headers, self._settings.headers, None),
-                kept.body,
+                body,
                 KeptAnswer(self._room, self._limits.side_bytes),
             )
             reason = self._mirror.offer(copy)
@@ -141,16 +160,6 @@ class StableProxy:
             kept.forget()
             return None
         return copy
-
-    def _needs_the_stable(self, body: bytes) -> str:
-        if not any(name.encode() in body for name in self._settings.stateful):
-            return ""
-        try:
-            value = syntax.json_value(body)
-        except syntax.BadSyntaxError:
-            return ""
-        needs = isinstance(value, dict) and any(value.get(name) for name in self._settings.stateful)
-        return "it needs what the stable server remembers" if needs else ""
 
     @staticmethod
     async def _answer(
@@ -251,6 +260,13 @@ async def _only_its_headers(_: web.Request, response: web.StreamResponse) -> Non
         for name in OWN:
             if name not in passed:
                 response.headers.popall(name, None)
+
+
+def _why(error: Exception) -> str:
+    """Return why there is no answer, without what came: it may be another client's."""
+    system = getattr(error, "os_error", error)
+    said = getattr(system, "strerror", None)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _own_error(status: int, message: str) -> web.Response:

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from pytest_vllm_gates.redaction.values import REDACTED
-from pytest_vllm_gates.shadow.copies import KeptAnswer, RequestCopy
+from pytest_vllm_gates.shadow.copies import STATEFUL, KeptAnswer, RequestCopy
 from pytest_vllm_gates.shadow.headers import for_the_canary, passed_on
 from pytest_vllm_gates.shadow.sessions import plain_session
 
@@ -70,6 +70,9 @@ class RecordedTrace:
         self._counts.passed += 1
         if not sent.path.partition("?")[0].endswith(self._settings.routes):
             self._counts.not_mirrored["not a generation"] += 1
+            return
+        if self._settings.is_stateful(sent.body):
+            self._counts.not_mirrored[STATEFUL] += 1
             return
         headers = [(name, value) for name, value in sent.headers.items() if value != REDACTED]
         allowed = for_the_canary(headers, self._settings.headers, None)

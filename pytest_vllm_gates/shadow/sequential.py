@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SPAN = 16.0
 """Standard deviations around its mean within which the limit of a count is searched first."""
+STEPS = 24
+"""Halvings of the range in which a bound of a rate is searched."""
 MOST_TRIALS = 10**9
 """More trials than any forecast is made for."""
 BETS = tuple(float(bet) for bet in np.geomspace(0.002, 0.98, 24))
@@ -103,6 +105,28 @@ def upper_difference(minus: int, plus: int, trials: int, alpha: float) -> float:
             (low, middle) if log_below(minus, plus, trials, middle) >= goal else (middle, high)
         )
     return high
+
+
+@lru_cache(maxsize=1024)
+def rate_bounds(events: int, trials: int, alpha: float) -> tuple[float, float]:
+    """Return the bounds of an event's chance at `1 - alpha`, which hold however often one looks."""
+    if not trials:
+        return 0.0, 1.0
+    goal, share, others = -math.log(alpha / 2), events / trials, trials - events
+    lower, upper = 0.0, 1.0
+    if events:
+        lower = _last(share, 0.0, lambda rate: log_excess(events, trials, rate) < goal)
+    if others:
+        upper = _last(share, 1.0, lambda rate: log_excess(others, trials, 1 - rate) < goal)
+    return lower, upper
+
+
+def _last(inside: float, outside: float, allowed: Callable[[float], bool]) -> float:
+    """Return the rate farthest from `inside` that is allowed, or shortly after it."""
+    for _ in range(STEPS):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if allowed(middle) else (inside, middle)
+    return outside
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import signal
 import sys
 import time
@@ -22,7 +23,8 @@ from pytest_vllm_gates.shadow.judging import JudgeProcess
 from pytest_vllm_gates.shadow.mirror import Mirror
 from pytest_vllm_gates.shadow.proxy import StableProxy
 from pytest_vllm_gates.shadow.recorded import RecordedTrace
-from pytest_vllm_gates.shadow.sessions import LINE_BYTES
+from pytest_vllm_gates.shadow.sessions import LINE_BYTES, plain_session
+from pytest_vllm_gates.shadow.tokens.partings import PartingTokens
 from pytest_vllm_gates.shadow.watch import CanaryWatch
 from pytest_vllm_gates.shadow.webhook import Webhook
 
@@ -67,6 +69,8 @@ class Shadow:
     drain_s: float = 30.0
     trace: Sequence[Sent] | None = None
     failing: FailingPairs | None = None
+    with_page: bool = False
+    """Whether the second port shows the document live."""
     redactor: Redactor = field(default_factory=Redactor)
 
 
@@ -78,11 +82,15 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
     """
     counts, room = MirrorCounts(), CopyRoom(shadow.limits.all_bytes)
     judge = JudgeProcess(shadow.family, shadow.project)
+    tokens = PartingTokens(
+        shadow.canary, shadow.canary_key, functools.partial(plain_session, force_close=True)
+    )
     watch = CanaryWatch(
         shadow.settings, shadow.question, counts, judge,
         {"stable": shadow.stable or "recorded", "canary": shadow.canary},
         shadow.redactor.failure,
         functools.partial(_keep, shadow.failing) if shadow.failing else None,
+        tokens,
     )  # fmt: skip
     mirror = Mirror(shadow.canary, shadow.canary_key, shadow.limits, room, counts, watch.take)
     hook = Webhook(shadow.webhook) if shadow.webhook else None
@@ -90,7 +98,9 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
     _on_signals(ending)
     runners: list[web.AppRunner] = []
     try:
-        control_url = await _start(control_application(watch), shadow.control, runners, 0.0)
+        control_url = await _start(
+            control_application(watch, with_page=shadow.with_page), shadow.control, runners, 0.0
+        )
         proxy_url = ""
         trace = None
         if shadow.trace is None:
@@ -126,6 +136,7 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
             await runner.cleanup()
         await mirror.drain(0)
         await judge.close()
+        await tokens.close()
 
 
 async def _until_the_end(
@@ -180,6 +191,7 @@ async def _start(
         handle_signals=False,
         shutdown_timeout=drain_s,
         handler_cancellation=True,  # a client that hangs up ends what was begun for it
+        logger=_logger(),
         auto_decompress=False,
         max_line_size=LINE_BYTES,
         max_field_size=LINE_BYTES,
@@ -198,6 +210,24 @@ async def _start(
     bound_host, bound_port = runner.addresses[0][:2]
     shown = f"[{bound_host}]" if ":" in bound_host else bound_host
     return f"http://{shown}:{bound_port}"
+
+
+class _WithoutRequests(logging.Formatter):
+    """Says what failed without the request: malformed ones are quoted in errors, keys and all."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        kind = record.exc_info[0] if record.exc_info else None
+        return f"vllm-gates shadow: a request failed: {kind.__name__ if kind else record.levelname}"
+
+
+def _logger() -> logging.Logger:
+    logger = logging.getLogger(__name__)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    handler = logging.StreamHandler()
+    handler.setFormatter(_WithoutRequests())
+    logger.handlers[:] = [handler]
+    return logger
 
 
 def _on_signals(ending: asyncio.Event) -> None:

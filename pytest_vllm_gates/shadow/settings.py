@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import Field, model_validator
 
 from pytest_vllm_gates import data
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.catalog import toml
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class ShadowSettings(toml.Record):
     routes: tuple[str, ...] = Field(min_length=1)
     stateful: tuple[str, ...]
     headers: tuple[str, ...]
+    queries: tuple[str, ...]
     refusals: tuple[str, ...]
     shares: Shares
     kinds: dict[str, InvariantKind] = Field(min_length=1)
@@ -64,6 +66,17 @@ class ShadowSettings(toml.Record):
     def hard(self) -> dict[str, float]:
         """The rate of each hard kind."""
         return {name: kind.rate for name, kind in self.kinds.items() if kind.rate is not None}
+
+    def is_stateful(self, body: bytes) -> bool:
+        """Return whether a request needs what only the stable server remembers."""
+        # Bodies are large, and clients wait: most have none of the names as a key.
+        if not any(f'"{name}"'.encode() in body for name in self.stateful):
+            return False
+        try:
+            value = syntax.json_value(body)
+        except syntax.BadSyntaxError:
+            return False
+        return isinstance(value, dict) and any(value.get(name) for name in self.stateful)
 
     @property
     def quantiles(self) -> int:

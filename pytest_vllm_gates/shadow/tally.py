@@ -35,6 +35,10 @@ class PairJudgement:
     """For a greedy request: whether both sides answered the same text."""
     parts_at: int | None = None
     """Where two greedy answers part, in characters."""
+    parted: tuple[str, str, str] | None = None
+    """The model, and both texts until shortly after they part; nobody keeps them."""
+    parts_at_token: int | None = None
+    """Where two greedy answers part, in tokens."""
 
     @property
     def canary_only(self) -> tuple[str, ...]:
@@ -81,6 +85,8 @@ class Tally:
         self.greedy = self.greedy_same = 0
         self.parts: list[int] = []
         """Where greedy answers that differ part, in characters; sorted."""
+        self.token_parts: list[int] = []
+        """Where they part, in tokens, as far as those could be counted; sorted."""
 
     def snapshot(self) -> Tally:
         """Return a copy that does not change, for another thread."""
@@ -104,6 +110,8 @@ class Tally:
             self.greedy_same += judged.same
         if judged.parts_at is not None and len(self.parts) < MOST_VALUES:
             bisect.insort(self.parts, judged.parts_at)
+        if judged.parts_at_token is not None and len(self.token_parts) < MOST_VALUES:
+            bisect.insort(self.token_parts, judged.parts_at_token)
 
 
 def _count(count: KindCount, stable_broke: bool, sentence: str | None) -> None:

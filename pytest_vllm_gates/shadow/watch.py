@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.decide import Question
     from pytest_vllm_gates.shadow.judging import JudgeProcess
     from pytest_vllm_gates.shadow.settings import ShadowSettings
+    from pytest_vllm_gates.shadow.tokens.partings import PartingTokens
 
 
 class CanaryWatch:
@@ -33,8 +34,11 @@ class CanaryWatch:
         targets: dict[str, str],
         clean: Callable[[str], str],
         on_failing: Callable[[Sent, Sent, PairJudgement], None] | None = None,
+        tokens: PartingTokens | None = None,
     ) -> None:
         """`targets` are the URLs of both sides, `on_failing` gets pairs the canary fails.
+
+        `tokens` counts where greedy answers part.
 
         `clean` redacts sentences, which quote answers.
         """
@@ -44,6 +48,7 @@ class CanaryWatch:
         self._targets = targets
         self._clean = clean
         self._on_failing = on_failing
+        self._tokens = tokens
         self._deciding = asyncio.Lock()
         self.counts = counts
         self.tally = Tally(settings.kinds, settings.figures)
@@ -54,7 +59,11 @@ class CanaryWatch:
 
     async def take(self, stable: Sent, canary: Sent) -> None:
         """Have a pair judged, and count it."""
-        self.count(await self._judge.judge(stable, canary), (stable, canary))
+        judged = await self._judge.judge(stable, canary)
+        if judged.parted and self._tokens:
+            at = await self._tokens.before(*judged.parted)
+            judged = replace(judged, parts_at_token=at)
+        self.count(replace(judged, parted=None), (stable, canary))
 
     def count(self, judged: PairJudgement, pair: tuple[Sent, Sent] | None = None) -> None:
         """Count a judged pair; look at once where the canary alone failed."""
@@ -104,10 +113,11 @@ class CanaryWatch:
     async def document(self) -> dict[str, Any]:
         """Return all that is known, by the published schema."""
         decision = await self.decision(forecast=True)
-        return shadow_document(
-            decision, self.tally, self.counts, self._question, self._settings,
-            {**self._targets, "started": self.started, "created": _now()},
-        )  # fmt: skip
+        run = {**self._targets, "started": self.started, "created": _now()}
+        # The bounds of rates take milliseconds, which clients would wait for.
+        return await asyncio.to_thread(
+            shadow_document, decision, self.tally, self.counts, self._question, self._settings, run
+        )
 
 
 def _now() -> str:

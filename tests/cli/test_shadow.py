@@ -24,9 +24,14 @@ if TYPE_CHECKING:
         (["--canary", "http://a"], "--stable URL is missing"),
         (["--canary", "a:1", "--stable", "http://a"], "--canary 'a:1' is not a URL"),
         (["--canary", "http://a", "--stable", "a"], "--stable 'a' is not a URL"),
+        (["--canary", "http://a:1x", "--stable", "http://a"], "'http://a:1x' is not a URL"),
         (
             ["--canary", "http://a", "--stable", "http://b", "--canary-key-env", "NO_SUCH"],
             "$NO_SUCH is not set",
+        ),
+        (
+            ["--canary", "http://a", "--stable", "http://localhost:8080/v1"],
+            "--stable http://localhost:8080/v1 is where the shadow itself listens",
         ),
     ],
 )
@@ -79,16 +84,16 @@ def test_a_port_that_is_taken_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with running(Chats()) as server:
-        port = str(server.server_port)
+    with running(Chats()) as server, running(Chats()) as other:
+        port = str(other.server_port)
         words = ["--canary", server.url, "--stable", server.url, "--control", "0"]
         assert main(["shadow", *words, "--listen", port]) == 2
     assert f"127.0.0.1:{port} cannot be listened on" in capsys.readouterr().err
 
 
-def har(folder: Path, answers: int) -> Path:
+def har(folder: Path, answers: int, **more: str) -> Path:
     """Write a HAR file of so many chats with recorded answers."""
-    body = {"model": "m", "messages": [{"role": "user", "content": "How is it?"}]}
+    body = {"model": "m", "messages": [{"role": "user", "content": "How is it?"}], **more}
     message = {"role": "assistant", "content": "It is cold today in Oslo."}
     answer = {
         "id": "a", "object": "chat.completion", "created": 0, "model": "m",
@@ -131,6 +136,15 @@ def test_recorded_answers_are_compared_with_the_canarys(
     assert [figure["name"] for figure in document["figures"]] == ["tokens"]
     printed = capsys.readouterr().out
     assert "REJECT after 6 pairs\n  markers: the canary alone fails" in printed
+
+
+def test_what_only_the_recording_server_remembers_is_not_sent(tmp_path: Path) -> None:
+    trace = str(har(tmp_path, 2, previous_response_id="r"))
+    with running(Chats()) as canary:
+        _, document = shadowed(tmp_path, "--from", trace, "--canary", canary.url)
+        assert canary.seen == []
+    reasons = document["traffic"]["not_mirrored"]
+    assert reasons == {"it needs what the stable server remembers": 2}
 
 
 def test_a_trace_is_sent_to_both_sides(tmp_path: Path) -> None:

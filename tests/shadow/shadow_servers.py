@@ -7,13 +7,15 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +42,8 @@ class Chats(ThreadingHTTPServer):
         self.break_every = break_every
         self.seen: list[tuple[str, str, list[tuple[str, str]], bytes]] = []
         """Method, path, headers and body of every request."""
+        self.tokenizes = True
+        """Whether it has the route `/tokenize`; a word is a token."""
         self.lock = threading.Lock()
         self.hung_up = threading.Event()
         """Set when a client of a stream without end has gone."""
@@ -70,7 +74,7 @@ class _ChatHandler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         with self.server.lock:
             self.server.seen.append((self.command, self.path, self.headers.items(), data))
-            number = len(self.server.seen)
+            number = sum(path.partition("?")[0] == CHAT for _, path, _, _ in self.server.seen)
         every = self.server.break_every
         mode = self.server.mode if not every or number % every == 0 else ""
         path = self.path.partition("?")[0]
@@ -78,12 +82,21 @@ class _ChatHandler(BaseHTTPRequestHandler):
             self._whole(int(path.rpartition("/")[2]), b'{"error": {"message": "no"}}')
         elif path == "/v1/models":
             self._whole(200, b'{"data": []}')
+        elif path == "/garbage":
+            self.wfile.write(b"the answer of another client\r\n\r\n")
+            self.close_connection = True
         elif path == "/cut":
             self._head(200, "text/event-stream")
             self._chunk(b"data: {}\n\n")
             self.close_connection = True
         elif path == "/endless":
             self._endless()
+        elif path == "/tokenize" and self.server.tokenizes:
+            words = json.loads(data)["prompt"].split(" ")
+            tokens = [zlib.crc32(word.encode()) for word in words]
+            self._whole(200, json.dumps({"count": len(tokens), "tokens": tokens}).encode())
+        elif path == "/tokenize":
+            self._whole(404, b'{"error": {"message": "no"}}')
         elif path == CHAT:
             self._chat(json.loads(data), mode)
         else:
@@ -99,6 +112,8 @@ class _ChatHandler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif mode == "crashes":
             self.close_connection = True
+        elif mode.startswith("status "):
+            self._whole(int(mode.removeprefix("status ")), b'{"error": {"message": "no"}}')
         elif mode == "error":
             self._whole(500, b'{"error": {"message": "the engine is dead"}}')
         elif mode == "floods":
@@ -215,16 +230,22 @@ def judged(document: Mapping[str, Any]) -> int:
 
 @contextlib.contextmanager
 def shadow(
-    stable: str, canary: str, folder: Path, *options: str, env: Mapping[str, str] | None = None
+    stable: str,
+    canary: str,
+    folder: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    errors: IO[str] | None = None,
 ) -> Iterator[ShadowProcess]:
-    """Run `vllm-gates shadow` before a stable server."""
+    """Run `vllm-gates shadow` before a stable server; its standard error goes to `errors`."""
     command = [
         sys.executable, "-c", MAIN, "shadow", "--stable", stable, "--canary", canary,
         "--listen", "0", "--control", "0", "--out", str(folder / "incidents"), *options,
     ]  # fmt: skip
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, **(env or {})}
-    )
+        command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder,
+        env={**os.environ, **(env or {})},
+    )  # fmt: skip
     assert process.stdout
     try:
         lines = [process.stdout.readline() for _ in range(2)]
@@ -244,6 +265,16 @@ def chat(port: int, *, stream: bool = False, named: bool = True, **more: Any) ->
         body["stream_options"] = {"include_usage": True}
     status, _, data = ask(port, "POST", CHAT, json.dumps(body).encode(), named=named)
     return status, data
+
+
+def raw(port: int, data: bytes) -> bytes:
+    """Send bytes as they are; return all that comes until the server closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(data)
+        pieces = []
+        while piece := connection.recv(2**16):
+            pieces.append(piece)
+    return b"".join(pieces)
 
 
 def ask(

@@ -67,14 +67,17 @@ def test_the_document_is_by_its_schema_and_rejects(watched: Watched) -> None:
     assert kinds["markers"]["rejected"]
     assert kinds["framing"]["canary_only"] == 0
     assert document["traffic"]["mirrored"] == 12
-    assert document["greedy"] == {"pairs": 12, "same": 8, "part_at_median": 11}
+    assert document["greedy"] == {
+        "pairs": 12, "same": 8, "part_at_median": 11, "part_at_token_median": 2,
+        "part_at_token_least": 2,
+    }  # fmt: skip
 
 
 def test_no_answer_is_quoted_where_prompts_are_dropped(watched: Watched) -> None:
     text = json.dumps(watched[0].document())
-    assert "<|im_end|>" not in text
+    assert "content holds the marker '<|im_end|>'" in text
     assert "cold" not in text
-    assert "[dropped]" in text
+    assert "[dropped]" in text  # what is around it
 
 
 def test_a_promise_to_the_schema_is_one(watched: Watched) -> None:

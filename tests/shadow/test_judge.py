@@ -202,6 +202,7 @@ def test_greedy_answers_are_compared() -> None:
     assert (same.same, same.parts_at) == (True, None)
     other = JUDGE.judge(sent(asked, whole("It is cold.")), sent(asked, whole("It is warm.")))
     assert (other.same, other.parts_at) == (False, 7)
+    assert other.parted == ("m", "\nIt is cold.", "\nIt is warm.")
     drawn = JUDGE.judge(sent(request(), whole()), sent(request(), whole()))
     assert (drawn.same, drawn.parts_at) == (None, None)
 

@@ -14,7 +14,7 @@ import pytest
 from servers import running
 from servers.idle import IdleClosingServer
 
-from shadow.shadow_servers import CHAT, Chats, ask, chat, judged, shadow
+from shadow.shadow_servers import CHAT, Chats, ask, chat, judged, raw, shadow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,6 +109,124 @@ def test_only_generations_are_copied_and_without_a_clients_key(behind: Behind) -
     assert "mine" not in str(headers)
     assert ("Authorization", "Bearer mine") in stable.seen[-1][2]
     assert len(stable.seen) == at_stable + 4
+
+
+def test_of_a_query_the_canary_gets_what_is_listed(behind: Behind) -> None:
+    process, stable, canary = behind
+    pairs = judged(process.document())
+    path = CHAT + "?api_key=mine&beta=true&key=mine&api-version=2%2F1"
+    ask(process.port, "POST", path, b'{"messages": [], "model": "m"}')
+    process.until_pairs(pairs + 1)
+    assert stable.seen[-1][1] == path
+    assert canary.seen[-1][1] == CHAT + "?beta=true&api-version=2%2F1"
+
+
+@pytest.mark.parametrize("status", [400, 404, 429])
+def test_a_request_that_the_stable_server_refuses_is_not_copied(
+    tmp_path: Path, status: int
+) -> None:
+    with running(Chats(f"status {status}")) as stable, running(Chats()) as canary:
+        with shadow(stable.url, canary.url, tmp_path) as process:
+            assert chat(process.port)[0] == status
+            traffic = process.document()["traffic"]
+        assert traffic["not_mirrored"] == {f"the stable server answers {status}": 1}
+        assert canary.seen == []
+
+
+def test_a_word_of_a_conversation_keeps_no_request_from_its_copy(behind: Behind) -> None:
+    process, _, canary = behind
+    pairs, before = judged(process.document()), len(canary.seen)
+    chat(process.port, user="previous_response_id, conversation and background")
+    process.until_pairs(pairs + 1)
+    assert len(canary.seen) == before + 1
+
+
+def test_a_target_with_a_host_goes_to_the_stable_server_all_the_same(behind: Behind) -> None:
+    process, stable, canary = behind
+    before = len(canary.seen)
+    for port in (canary.server_port, 9):
+        head = f"GET http://127.0.0.1:{port}/v1/models?a=1 HTTP/1.1"
+        reply = raw(process.port, f"{head}\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        assert reply.startswith(b"HTTP/1.1 200 As It Is"), reply
+        assert stable.seen[-1][1] == "/v1/models?a=1"
+    assert len(canary.seen) == before
+
+
+@pytest.mark.parametrize(
+    "target", ["*@127.0.0.1:{port}/", "@127.0.0.1:{port}/", ".a@127.0.0.1:{port}", "*"]
+)
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "CONNECT"])
+def test_no_target_leads_to_another_server(behind: Behind, target: str, method: str) -> None:
+    process, _, canary = behind
+    before = len(canary.seen)
+    head = f"{method} {target.format(port=canary.server_port)} HTTP/1.1"
+    reply = raw(process.port, f"{head}\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    assert reply.split()[1] in (b"400", b"404"), reply
+    assert len(canary.seen) == before
+
+
+def test_a_client_of_http_1_0_gets_a_stream_without_chunks(behind: Behind) -> None:
+    process, _, _ = behind
+    body = b'{"messages": [], "stream": true}'
+    head = b"POST %b HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % (CHAT.encode(), len(body))
+    reply = raw(process.port, head + body)
+    assert b"Transfer-Encoding" not in reply
+    assert reply.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_request_to_change_the_protocol_is_answered_in_the_old_one(behind: Behind) -> None:
+    process, stable, _ = behind
+    lines = ("GET /v1/models HTTP/1.1", "Host: a", "Connection: Upgrade, HTTP2-Settings, close",
+             "Upgrade: h2c", "HTTP2-Settings: AAMAAABk", "", "")  # fmt: skip
+    assert raw(process.port, "\r\n".join(lines).encode()).startswith(b"HTTP/1.1 200 As It Is")
+    names = {name.lower() for name, _ in stable.seen[-1][2]}
+    assert not names & {"upgrade", "http2-settings"}
+
+
+def test_a_client_that_waits_for_100_continue_gets_it(behind: Behind) -> None:
+    process, _, _ = behind
+    lines = ("PUT /anything HTTP/1.1", "Host: a", "Expect: 100-continue", "Content-Length: 2",
+             "Connection: close", "", "hi")  # fmt: skip
+    reply = raw(process.port, "\r\n".join(lines).encode())
+    assert reply.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 As It Is")
+
+
+def test_what_cannot_be_read_of_the_stable_server_is_shown_to_no_client(behind: Behind) -> None:
+    process, _, _ = behind
+    status, _, data = ask(process.port, "GET", "/garbage")
+    assert status == 502
+    assert b"another client" not in data
+
+
+def test_a_malformed_request_is_not_printed(tmp_path: Path) -> None:
+    printed = tmp_path / "errors"
+    with (
+        running(Chats()) as stable,
+        printed.open("w") as errors,
+        shadow(stable.url, stable.url, tmp_path, errors=errors) as process,
+    ):
+        lines = ("GET /v1/models HTTP/1.1", "Authorization: Bearer mi\x01ne", "", "")
+        assert raw(process.port, "\r\n".join(lines).encode()).split()[1] == b"400"
+        process.end()
+    assert "Traceback" not in printed.read_text()
+    assert "ne" not in printed.read_text().split()
+
+
+def test_an_upload_that_breaks_off_keeps_no_memory(tmp_path: Path) -> None:
+    head = b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n" % CHAT.encode()
+    with (
+        running(Chats()) as stable,
+        running(Chats()) as canary,
+        shadow(stable.url, canary.url, tmp_path, "--memory-mib", "1") as process,
+    ):
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", process.port)) as client:
+                client.sendall(head + b"x" * 800_000)
+        process.until(lambda now: now["traffic"]["passed"] == 3)
+        time.sleep(0.5)
+        chat(process.port, user="x" * 800_000)
+        document = process.until_pairs(1)
+        assert "no memory is left for copies" not in document["traffic"]["not_mirrored"]
 
 
 def test_pieces_of_a_stream_come_as_they_are_sent(behind: Behind) -> None:

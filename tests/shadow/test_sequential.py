@@ -16,6 +16,7 @@ from pytest_vllm_gates.shadow.sequential import (
     log_excess,
     most_events,
     quantile_ranks,
+    rate_bounds,
     trials_until,
     upper_difference,
 )
@@ -136,3 +137,35 @@ def test_trials_are_found_from_which_on_something_holds() -> None:
     assert found is not None and 70_000 <= found <= 70_700
     assert trials_until(lambda trials: trials >= 3, 5) == 5
     assert trials_until(lambda _: False, 1) is None
+
+
+@pytest.mark.parametrize(("events", "trials"), [(0, 50), (1, 50), (25, 50), (50, 50), (3, 4000)])
+def test_bounds_of_a_rate_are_the_rates_that_the_events_do_not_speak_against(
+    events: int, trials: int
+) -> None:
+    lower, upper = rate_bounds(events, trials, ALPHA)
+    assert 0 <= lower <= events / trials <= upper <= 1
+    goal = math.log(2 / ALPHA)
+    if events:
+        assert log_excess(events, trials, lower * 0.999) >= goal
+        assert log_excess(events, trials, lower * 1.001) < goal
+    else:
+        assert lower == 0
+    if events < trials:
+        assert log_excess(trials - events, trials, 1 - upper) >= goal
+    else:
+        assert upper == 1
+
+
+def test_bounds_of_a_rate_hold_at_every_look() -> None:
+    drawn = random.Random(1)
+    missed = 0
+    for _ in range(200):
+        events, inside = 0, True
+        for trials in range(1, 61):
+            events += drawn.random() < 0.2
+            lower, upper = rate_bounds(events, trials, ALPHA)
+            inside = inside and lower <= 0.2 <= upper
+        missed += not inside
+    assert missed <= 200 * ALPHA + 3 * math.sqrt(200 * ALPHA)
+    assert rate_bounds(0, 0, ALPHA) == (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Importers of requests from curl command lines, client logs, HAR files and vLLM's logs.
+"""Importers of requests from curl command lines, clients' and vLLM's logs, HAR and batch files.
 
 Their input may come from anybody: it is only read. Each importer is a module with `claims`, which
 recognizes its kind of text, and `requests`, which returns the requests in it.

@@ -1,4 +1,4 @@
-"""Reads requests from a file of any kind: a command, a log, a HAR file, an incident or a body."""
+"""Reads requests from a file: a command, a log, a HAR or batch file, an incident or a body."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pytest_vllm_gates.incidents.importers import (
     curl,
     har,
     object_of,
+    openai_batch,
     openai_log,
     path_of,
     request,
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, ModuleType] = {
     "curl": curl, "openai-log": openai_log, "har": har, "vllm-log": vllm_log,
+    "openai-batch": openai_batch,
 }  # fmt: skip
+OF_JSON = ("har", "openai-batch")
+"""The kinds whose text begins as a JSON object's does."""
 MOST_REQUESTS = 2000
 REQUESTS = "requests"
 
@@ -68,10 +72,10 @@ def of_anything(name: str, kind: str | None, number: int | None, path: str | Non
         return found
     data, folder = _data(name)
     text = data.decode("utf-8-sig", "replace")
-    # A body may quote any log or command: what is a JSON object is one, or a HAR file.
+    # A body may quote any log or command: a JSON object is one, or a HAR or batch file.
     kinds = [each for each, module in KINDS.items() if module.claims(text)]
     if text.lstrip().startswith("{"):
-        kinds = ["har"] if har.claims(text) else []
+        kinds = [each for each in kinds if each in OF_JSON]
     if kind or kinds:
         found = _imported(name, text, folder, kind or _kind(text), number)
         _refuse_routes(name, found.sends)

@@ -18,6 +18,7 @@ from incident_folders_made import written
 from report.documents import REJECT, load as report_document
 from runs import entry
 from throughput.test_baselines import BLOCKS, at, now
+from warmup.test_types import boot as warm_boot, times as warm_times
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.limits import MIB
@@ -47,7 +48,7 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import CorruptGolden, lock_golden
 from pytest_vllm_gates.history import store as history_store
 from pytest_vllm_gates.incidents import read as incidents_read
-from pytest_vllm_gates.incidents.importers import curl, har, openai_log, vllm_log
+from pytest_vllm_gates.incidents.importers import curl, har, openai_batch, openai_log, vllm_log
 from pytest_vllm_gates.incidents.types import NAME
 from pytest_vllm_gates.lanes import freeze
 from pytest_vllm_gates.load import traces
@@ -60,6 +61,7 @@ from pytest_vllm_gates.report import publish
 from pytest_vllm_gates.report.memory_plan import as_json, as_text
 from pytest_vllm_gates.server import log
 from pytest_vllm_gates.session.golden_files import read_golden
+from pytest_vllm_gates.warmup import record as warmup_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -384,6 +386,10 @@ def _as_json(value: object) -> Callable[[], bytes]:
     return lambda: json.dumps(value, indent=1).encode()
 
 
+def _warmup() -> bytes:
+    return json.dumps(warmup_record.document(warm_times(warm_boot(30.0)))).encode()
+
+
 def _calibration_sample() -> bytes:
     payload = {
         "format": 1, "conditions": dataclasses.asdict(now()), "versions": {"vllm": "1"},
@@ -446,6 +452,8 @@ LOADERS = {
         Loader("curl", "request.sh", lambda: CURL, _imported(curl)),
         Loader("har", "requests.har", lambda: HAR, _imported(har), "json"),
         Loader("openai_log", "client.log", lambda: OPENAI_LOG, _imported(openai_log)),
+        Loader("openai_batch", "requests.jsonl", lambda: BATCH, _imported(openai_batch), "lines"),
+        Loader("warmup", "times.json", _warmup, warmup_record.read, "json", any_key=True),
         Loader("vllm_log", "server.log", lambda: VLLM_LOG, _imported(vllm_log)),
         Loader("server_config", "serve.yaml", lambda: SERVER_CONFIG, _server_config),
         Loader("log", "vllm.log", lambda: LOG, _explained, tolerant=True),

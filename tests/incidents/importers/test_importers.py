@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents.importers import curl, har, openai_log, vllm_log
+from pytest_vllm_gates.incidents.importers import (
+    curl,
+    har,
+    openai_batch,
+    openai_log,
+    sources,
+    vllm_log,
+)
 from pytest_vllm_gates.incidents.importers.vllm_log import arguments_at, value_at
 
 if TYPE_CHECKING:
@@ -303,3 +310,43 @@ def test_text_of_a_log_is_never_evaluated(text: str) -> None:
             parse(f"f({text}", 0)
         except ValueError:
             continue
+
+
+def batch_line(name: str, **more: Any) -> str:
+    body = {"model": "m", "messages": [{"role": "user", "content": name}]}
+    return json.dumps(
+        {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body, **more}
+    )
+
+
+def test_a_batch_file_has_a_request_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "batch.jsonl"
+    path.write_text(f"\n{batch_line('a')}\n\n{batch_line('b', url='/v1/responses')}\n")
+    found = sources.of_anything(str(path), None, None, None)
+    assert found.kind == "openai-batch"
+    assert [sent.path for sent in found.sends] == ["/v1/chat/completions", "/v1/responses"]
+    assert json.loads(found.sends[0].body)["messages"][0]["content"] == "a"
+    assert all(sent.status is None for sent in found.sends)
+
+
+def test_a_body_that_quotes_a_batch_file_is_a_body(tmp_path: Path) -> None:
+    path = tmp_path / "body.json"
+    path.write_text(json.dumps({"messages": [{"role": "user", "content": batch_line("a")}]}))
+    assert sources.of_anything(str(path), None, None, None).kind == "body"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (batch_line("a", method="DELETE"), "line 2 of this batch file: the method is 'DELETE'"),
+        (batch_line("a", url=3), "line 2 of this batch file: the url is 3"),
+        (batch_line("a", body=[]), "line 2 of this batch file: the body is not a JSON object"),
+        ("{", "line 2 of this batch file is not JSON"),
+        ("[]", "line 2 of this batch file is not a JSON object"),
+    ],
+)
+def test_a_line_of_a_batch_file_that_cannot_be_sent_is_named(
+    line: str, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=says):
+        openai_batch.requests(f"{batch_line('b')}\n{line}\n", tmp_path)

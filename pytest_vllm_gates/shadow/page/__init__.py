@@ -1,0 +1,1 @@
+"""The page that shows both sides of a shadow live."""

@@ -1,0 +1,38 @@
+"""Composes the live page as one file: style and script are in it, and it loads nothing else.
+
+It asks the second port for the verdict's document every few seconds, and shows it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PARTS = {"STYLE": "live.css", "SCRIPT": "live.js"}
+
+
+def page() -> str:
+    """Return the page. Foreign text is put into it as text only, by its script."""
+    html = (HERE / "live.html").read_text(encoding="utf-8")
+    for mark, content in {**_contents(), "POLICY": policy()}.items():
+        html = html.replace(f"@{mark}@", content, 1)
+    return html
+
+
+def policy() -> str:
+    """Return the page's content security policy: its own script, its own style, its own server."""
+    hashes = {
+        mark: base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        for mark, content in _contents().items()
+    }
+    return (
+        f"default-src 'none'; script-src 'sha256-{hashes['SCRIPT']}'; "
+        f"style-src 'sha256-{hashes['STYLE']}'; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _contents() -> dict[str, str]:
+    return {mark: (HERE / name).read_text(encoding="utf-8") for mark, name in PARTS.items()}

@@ -1,0 +1,1 @@
+"""Where two greedy answers part, in tokens."""
