@@ -46,7 +46,7 @@ class CacheBoots:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
             times = replicas.launch.boot.times
-            most_s = HALF * times.health_s if times else 0.0
+            most_s = HALF * ((times and times.health_s) or 0.0)
             plan = replicas.plan(
                 "killed", "on empty caches, killed half-way", env=caches.variables(self.folder)
             )
