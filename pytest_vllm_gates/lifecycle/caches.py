@@ -42,7 +42,7 @@ class Garbled:
 
 def variables(folder: Path) -> dict[str, str]:
     """Return the environment of a server that keeps its caches in a folder."""
-    return {name: str(folder / below) for name, below in VARIABLES.items()}
+    return {name: str(folder.absolute() / below) for name, below in VARIABLES.items()}
 
 
 def files(folder: Path) -> list[Path]:
