@@ -20,13 +20,13 @@ PROGRAM = Path(__file__).with_name("caching_program.py")
 @pytest.mark.parametrize(
     ("way", "most_s", "expected"),
     [
-        ("compiles", 60.0, (True, False, 2)),
-        ("idles", 5.0, (False, False, 1)),
-        ("ends", 60.0, (False, True, 1)),
+        ("compiles", 60.0, (True, False)),
+        ("idles", 2.0, (False, False)),
+        ("ends", 60.0, (False, True)),
     ],
 )
 def test_a_boot_is_killed_half_way(
-    way: str, most_s: float, expected: tuple[bool, bool, int], tmp_path: Path
+    way: str, most_s: float, expected: tuple[bool, bool], tmp_path: Path
 ) -> None:
     folder = tmp_path / "caches"
     lane = lanes.load("cpu", tmp_path).model_copy(
@@ -45,5 +45,6 @@ def test_a_boot_is_killed_half_way(
         limits=BootLimits(60.0, 60.0),
     )
     killed = kill_half_way(plan, folder, most_s)
-    assert (killed.compiling, killed.ended, killed.files) == expected
+    assert (killed.compiling, killed.ended) == expected
+    assert killed.files == len(caches.files(folder))
     assert killed.after_s < 60.0
