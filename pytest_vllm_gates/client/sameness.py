@@ -85,6 +85,22 @@ def _behind(alone: Completion, answer: Completion, at: int) -> float | None:
     return min(differences, default=None)
 
 
+def nats_apart(first: Completion, second: Completion) -> float | None:
+    """Return by how much log-probabilities differ at most, over the tokens both answers begin with.
+
+    None where neither tells any. Only what is a candidate in both counts.
+    """
+    pairs = zip(
+        first.token_ids, second.token_ids, first.candidates, second.candidates, strict=False
+    )
+    apart: list[float] = []
+    for one, other, here, there in pairs:
+        if one != other:
+            break
+        apart += [abs(here[token] - there[token]) for token in here.keys() & there.keys()]
+    return max(apart, default=None)
+
+
 REPEATS = 8
 """A unit this many times in a row is a loop. Real prose repeats a word two or three times."""
 PERIOD_CHARACTERS = 64

@@ -1,8 +1,9 @@
-"""Booted a second time the server is the same, and told to stop it lets nobody hang.
+"""Booted again the server is the same, and held, stopped or without its engine it tells the truth.
 
-Catches what a rolling update meets and a test never does: a second boot on used caches that answers
-otherwise, streams that neither go on nor end after SIGTERM, a process that outstays its grace
-period, a health check that lies meanwhile. Off unless it is asked for: --lifecycle, a boot more.
+Catches what a rolling update meets and a test never does: a boot on used, broken or read-only
+caches that answers otherwise or not at all; weights that sleep or a reload lost; answers that a
+pause cuts; streams that neither go on nor end after SIGTERM; a health check that lies meanwhile.
+Off unless it is asked for: --lifecycle, up to seven boots more.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.lifecycle import checks
-from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.isolation.checks import fault, why_undecided
+from pytest_vllm_gates.lifecycle import checks, checks_of_holds
+from pytest_vllm_gates.lifecycle.types import CacheState
+from pytest_vllm_gates.outcomes import Blocked, Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.lifecycle.types import StoppedServer
+    from pytest_vllm_gates.session.against.cache_boots import CacheBoots
+    from pytest_vllm_gates.session.against.held_boot import HeldBoot
+    from pytest_vllm_gates.session.against.replicas import Replicas
     from pytest_vllm_gates.session.against.second_boot import SecondBoot
     from pytest_vllm_gates.session.items import Evidence
 
@@ -24,9 +30,9 @@ pytestmark = [pytest.mark.lifecycle, pytest.mark.ends_the_server]
 
 
 @pytest.fixture
-def version(second_boot: SecondBoot) -> str | None:
+def version(replicas: Replicas) -> str | None:
     """The version of vLLM that the run's own server told before it ended."""
-    return second_boot.version
+    return replicas.version
 
 
 def stopped_of(second_boot: SecondBoot) -> StoppedServer:
@@ -34,6 +40,14 @@ def stopped_of(second_boot: SecondBoot) -> StoppedServer:
     if second_boot.stopped is None:
         raise Blocked(f"the second boot failed: {second_boot.launch.explain()}")
     return second_boot.stopped
+
+
+def held_of(held_boot: HeldBoot) -> HeldBoot:
+    """Return what became of the boot in development mode; raises `Blocked` where there was none."""
+    if not held_boot.launch.ok:
+        held_boot.launch.check_surroundings()
+        raise Blocked(f"the boot in development mode failed: {held_boot.launch.explain()}")
+    return held_boot
 
 
 def test_boots_a_second_time(second_boot: SecondBoot, evidence: Evidence) -> None:
@@ -44,12 +58,11 @@ def test_boots_a_second_time(second_boot: SecondBoot, evidence: Evidence) -> Non
 
 
 def test_second_boot_answers_as_the_first(
-    *, second_boot: SecondBoot, checking: Checking, invariant: bool
+    *, second_boot: SecondBoot, replicas: Replicas, checking: Checking, invariant: bool
 ) -> None:
     stopped_of(second_boot)
-    first = [*zip(second_boot.questions, second_boot.first, strict=True)]
     checking(
-        *checks.second_boot(first, second_boot.second, invariant=invariant),
+        *checks.same_answers(replicas.asked, second_boot.answers, invariant=invariant),
         "a replica that boots on used caches gives other answers than one that boots on none",
     )
 
@@ -78,3 +91,113 @@ def test_says_that_it_takes_no_more(second_boot: SecondBoot, checking: Checking)
         *checks.readiness(stopped_of(second_boot)),
         "a balancer goes on sending requests to a server that refuses them",
     )
+
+
+def test_boots_on_what_a_killed_boot_left(
+    *,
+    cache_boots: CacheBoots,
+    replicas: Replicas,
+    checking: Checking,
+    invariant: bool,
+    evidence: Evidence,
+) -> None:
+    evidence["killed"] = cache_boots.killed().as_evidence()
+    boots = cache_boots.of(CacheState.KILLED)
+    evidence["boots"] = [boot.name for boot in boots]
+    checking(
+        *checks.cache_boots(replicas.asked, boots, invariant=invariant),
+        "after a boot that was killed the next ones do not serve, or give other answers",
+    )
+
+
+def test_boots_on_garbled_caches(
+    *, cache_boots: CacheBoots, replicas: Replicas, checking: Checking, invariant: bool
+) -> None:
+    checking(
+        *checks.cache_boots(
+            replicas.asked, cache_boots.of(CacheState.GARBLED), invariant=invariant
+        ),
+        "a server whose caches a full disk broke does not serve, or answers wrongly",
+        "delete the cache folder (VLLM_CACHE_ROOT): the next boot fills it anew",
+    )
+
+
+def test_boots_on_caches_that_it_may_only_read(
+    *, cache_boots: CacheBoots, replicas: Replicas, checking: Checking, invariant: bool
+) -> None:
+    checking(
+        *checks.cache_boots(
+            replicas.asked, cache_boots.of(CacheState.READ_ONLY), invariant=invariant
+        ),
+        "a server whose caches are mounted read-only does not serve, or answers wrongly",
+    )
+
+
+def test_answers_after_sleep_and_pause_as_before(
+    *,
+    held_boot: HeldBoot,
+    replicas: Replicas,
+    checking: Checking,
+    invariant: bool,
+    evidence: Evidence,
+) -> None:
+    holds = held_of(held_boot).holds
+    refused = {held.name: held.refused for held in holds if held.refused}
+    evidence["refused"], evidence["ignored"] = refused, held_boot.ignored
+    if len(refused) == len(holds):
+        raise NotApplicable(f"the server offers none of it: {next(iter(refused.values()))}")
+    checking(
+        *checks_of_holds.answers(replicas.asked, holds, invariant=invariant),
+        "once it is woken, resumed or has read its weights again, the server is another one",
+    )
+
+
+def test_answers_under_way_survive_a_pause(
+    *, held_boot: HeldBoot, checking: Checking, invariant: bool
+) -> None:
+    over = held_of(held_boot).over
+    if not over:
+        raise NotApplicable("the server cannot be paused")
+    checking(
+        *checks_of_holds.open_answers(over, invariant=invariant),
+        "whoever reads an answer when the server is paused gets another one, or a part of it",
+    )
+
+
+def test_alive_and_ready_are_told_apart(held_boot: HeldBoot, checking: Checking) -> None:
+    holds = [held for held in held_of(held_boot).holds if held.waited]
+    if not holds:
+        raise NotApplicable("the server can neither sleep nor be paused")
+    checking(
+        *checks_of_holds.told(holds),
+        "a held server is ended as if it were dead, or sent requests as if it were ready",
+    )
+
+
+def test_clients_that_leave_free_their_slots(
+    held_boot: HeldBoot, checking: Checking, evidence: Evidence
+) -> None:
+    left = held_of(held_boot).left
+    if left is None:
+        raise NotApplicable("the server does not tell how many requests run")
+    evidence["left"] = left.as_evidence()
+    if why := why_undecided(left, alone=True):
+        raise Inconclusive(why)
+    case = Case("clients leave after sleep and pause")
+    found = [Finding(case, sentence)] if (sentence := fault(left)) else []
+    checking(found, [case], "after sleep and pause requests run on for nobody")
+
+
+def test_tells_that_its_engine_is_dead(
+    held_boot: HeldBoot, checking: Checking, evidence: Evidence
+) -> None:
+    ended = held_of(held_boot).engine_ended
+    if ended is None:
+        raise NotApplicable("the server has no engine in a process of its own")
+    evidence["stopped"] = ended.as_evidence()
+    findings, cases = checks.streams(ended)
+    for check in (checks.lingering, checks.readiness):
+        found, looked = check(ended, *checks.DEATH)
+        findings += found
+        cases += looked
+    checking(findings, cases, "a server without an engine passes for one that serves")

@@ -1,10 +1,10 @@
-"""Judges a second boot, and a server that was told to stop while it answered."""
+"""Judges other boots by the first, and a server that was told to stop while it answered."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.client.sameness import compare
+from pytest_vllm_gates.client.sameness import MARGIN_NATS, compare, nats_apart
 from pytest_vllm_gates.lifecycle.types import GRACE_S, StreamEnd
 from pytest_vllm_gates.outcomes import Case, Finding
 
@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.client.completion import Completion
-    from pytest_vllm_gates.lifecycle.types import StoppedServer
+    from pytest_vllm_gates.lifecycle.types import CacheBoot, StoppedServer
 
 OK = 200
 STOPPED = "SIGTERM with open streams"
+DEATH = ("the engine's death with open streams", "the engine's death")
+"""What the case is called, and since when it is counted."""
+INVARIANT_NATS = 0.02
+"""What rounding in bfloat16 does to a log-probability of the same batch."""
 AT_ONCE_S = 1.0
 """How long a server may take to learn that it is to stop."""
 TOLD = {
@@ -26,22 +30,52 @@ TOLD = {
 }
 
 
-def second_boot(
-    first: Sequence[tuple[str, Completion]], second: Sequence[Completion], *, invariant: bool
+def same_answers(
+    first: Sequence[tuple[str, Completion]],
+    again: Sequence[Completion],
+    *,
+    invariant: bool,
+    where: str = "",
 ) -> tuple[list[Finding], list[Case]]:
-    """Compare answers of the second boot with those of the first, which are beside its questions.
+    """Compare answers with earlier ones, which are beside their questions: texts, tokens, nats.
 
-    What the first did not answer is no yardstick.
+    What was not answered before is no yardstick. `where` names what answered `again`. Where
+    answers are `invariant` log-probabilities may differ by what rounding does, else by as much as
+    in another batch.
     """
-    pairs = [
-        (Case(question, {}, before.request), before, after)
-        for (question, before), after in zip(first, second, strict=True)
-        if not before.error
-    ]
-    faults = [
-        (case, compare(before, after, invariant=invariant).fault) for case, before, after in pairs
-    ]
-    return [Finding(case, fault) for case, fault in faults if fault], [case for case, *_ in pairs]
+    findings, cases = [], []
+    most_nats = INVARIANT_NATS if invariant else MARGIN_NATS
+    for (question, before), after in zip(first, again, strict=True):
+        if before.error:
+            continue
+        name = f"{question} ({where})" if where else question
+        case = Case(name, {"where": where} if where else {}, before.request)
+        cases.append(case)
+        fault = compare(before, after, invariant=invariant).fault
+        apart = nats_apart(before, after)
+        if fault:
+            findings.append(Finding(case, fault))
+        elif apart is not None and apart > most_nats:
+            says = f"the same answer, and log-probabilities {apart:.2f} nats apart"
+            findings.append(Finding(case, f"{says} ({most_nats} may be)"))
+    return findings, cases
+
+
+def cache_boots(
+    first: Sequence[tuple[str, Completion]], boots: Sequence[CacheBoot], *, invariant: bool
+) -> tuple[list[Finding], list[Case]]:
+    """Return the boots on caches that did not serve, or answered otherwise than the first."""
+    findings, cases = [], []
+    for boot in boots:
+        case = Case(boot.name)
+        cases.append(case)
+        if boot.failure:
+            findings.append(Finding(case, f"it does not serve: {boot.failure}"))
+            continue
+        other, asked = same_answers(first, boot.answers, invariant=invariant, where=boot.name)
+        findings += other
+        cases += asked
+    return findings, cases
 
 
 def streams(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
@@ -55,28 +89,32 @@ def streams(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
     return findings, [case for case, _ in named]
 
 
-def lingering(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
+def lingering(
+    stopped: StoppedServer, what: str = STOPPED, since: str = "SIGTERM"
+) -> tuple[list[Finding], list[Case]]:
     """Return whether the process was there for longer than its grace period."""
-    case = Case(STOPPED)
+    case = Case(what)
     if stopped.gone_s is not None:
         return [], [case]
     hanging = sum(each.end is StreamEnd.HANGS for each in stopped.streams)
     waits = f", and {hanging} connections are open" if hanging else ""
     says = (
-        f"{GRACE_S:.0f} s after SIGTERM the process is still there{waits}: Kubernetes kills it "
+        f"{GRACE_S:.0f} s after {since} the process is still there{waits}: Kubernetes kills it "
         "then (terminationGracePeriodSeconds), whatever it was about to do"
     )
     return [Finding(case, says)], [case]
 
 
-def readiness(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
+def readiness(
+    stopped: StoppedServer, what: str = STOPPED, since: str = "SIGTERM"
+) -> tuple[list[Finding], list[Case]]:
     """Return when `/health` first called a server ready that had just refused a request."""
-    case = Case(STOPPED)
+    case = Case(what)
     for probe in stopped.probes:
         if probe.at_s >= AT_ONCE_S and probe.health == OK and probe.chat != OK:
             answered = "was refused" if probe.chat is None else f"was answered {probe.chat}"
             says = (
-                f"{probe.at_s:.1f} s after SIGTERM /health says 200 after a new request {answered}"
+                f"{probe.at_s:.1f} s after {since} /health says 200 after a new request {answered}"
             )
             return [Finding(case, says)], [case]
     return [], [case]

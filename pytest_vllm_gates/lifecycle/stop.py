@@ -1,4 +1,4 @@
-"""Tells a server to stop (SIGTERM) while streams are open, and watches what becomes of all."""
+"""Tells a server to stop, or ends its engine, while streams are open, and watches all of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytest_vllm_gates.lifecycle.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_vllm_gates.client.endpoint import Endpoint
 
@@ -38,13 +38,22 @@ BEGIN_S = 60.0
 LOOK_S = 0.25
 PROBE_S = 2.0
 DONE = "data: [DONE]"
+ENGINE = "VLLM::Engine"
 
 
-def stop(endpoint: Endpoint, body: Mapping[str, Any], pid: int) -> StoppedServer:
-    """Open streams of a chat's body, send SIGTERM to a process, and watch for the grace period.
+def stop(
+    endpoint: Endpoint,
+    body: Mapping[str, Any],
+    pid: int,
+    number: int = signal.SIGTERM,
+    watched_pid: int | None = None,
+) -> StoppedServer:
+    """Open streams of a chat's body, send a signal to a process, and watch for the grace period.
 
-    Raises `httpx.HTTPError` where the streams do not begin.
+    `watched_pid` is the process that is to end of it, where it is another one. Raises
+    `httpx.HTTPError` where the streams do not begin.
     """
+    ending = watched_pid or pid
     watched = [_Stream(endpoint, body) for _ in range(STREAMS)]
     with ThreadPoolExecutor(STREAMS) as pool:
         for stream in watched:
@@ -58,10 +67,10 @@ def stop(endpoint: Endpoint, body: Mapping[str, Any], pid: int) -> StoppedServer
                 raise httpx.ReadError(over[0].error if over else "no stream begins")
             time.sleep(LOOK_S / 10)
         told = time.monotonic()
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, number)
         probes, gone_s = [], None
         while (at_s := time.monotonic() - told) < GRACE_S:
-            if not _is_there(pid):
+            if not _is_there(ending):
                 gone_s = at_s
                 break
             probes.append(_probe(endpoint, body, at_s))
@@ -92,6 +101,20 @@ def _probe(endpoint: Endpoint, body: Mapping[str, Any], at_s: float) -> Stopping
     # The health afterwards: a server that refuses and then calls itself ready lies.
     chat = status("POST", CHAT, {"model": endpoint.model, **body, "max_tokens": 1})
     return StoppingProbe(round(at_s, 2), status("GET", "/health"), chat)
+
+
+def engines(processes: Iterable[int]) -> list[int]:
+    """Return which processes are engines of vLLM, by the names that they give themselves.
+
+    `VLLM::EngineCore`, of which the kernel keeps 15 characters (0.27 to 0.32,
+    `vllm/v1/engine/core.py`).
+    """
+    found = []
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            if ENGINE in Path(f"/proc/{pid}/comm").read_text(encoding="utf-8"):
+                found.append(pid)
+    return found
 
 
 class _Stream:

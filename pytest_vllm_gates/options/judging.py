@@ -116,8 +116,8 @@ class JudgingOptions(ServingOptions):
     lifecycle: bool = option(
         "--lifecycle",
         kinds.FLAG,
-        "Boot once more: compare the second boot with the first, then tell it to stop while it "
-        "answers.",
+        "Boot a few times more: on used, broken and read-only caches, held by sleep and pause, and "
+        "told to stop while it answers.",
         default=False,
         repeat="lifecycle",
     )

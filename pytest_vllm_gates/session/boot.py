@@ -67,9 +67,9 @@ def boot(
         else:
             try:
                 environment = _environment(run, progress)
-                plan = _plan(run, subject, environment, folder / name)
+                planned = _plan(run, subject, environment, folder / name)
                 booted, server = _served(
-                    run, subject, plan, environment, progress=progress, on_log=on_log
+                    run, subject, planned, environment, progress=progress, on_log=on_log
                 )
             except OSError as error:
                 # Of this machine, its disk or its processes: no fault of what is served.
@@ -82,6 +82,17 @@ def boot(
     if booted.endpoint and options.incidents:
         run.metrics[name] = incidents_parts.metrics(booted.endpoint)
     return booted, server
+
+
+def plan(
+    run: Run, subject: Subject, folder: Path, progress: Callable[[str], None]
+) -> launch.LaunchPlan:
+    """Return what `boot` would start, for whoever starts it otherwise.
+
+    Raises `UserError` where the lane's environment cannot be made.
+    """
+    environment = _environment(run, progress)
+    return _plan(run, subject, environment, folder / subject.family.name)
 
 
 def _environment(run: Run, progress: Callable[[str], None]) -> Environment:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded.characters import shown
 from pytest_vllm_gates.features.catalog import BOOT_S
+from pytest_vllm_gates.lifecycle.types import BOOTS
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.report import (
     environment as bundle_report,
@@ -50,6 +51,13 @@ def opening(run: Run) -> list[str]:
         lines += [f"vllm gates: features {one.summary}, one boot more" for one in combinations]
         minutes = -(-len(combinations) * BOOT_S // 60)
         lines.append(f"vllm gates: features take about {minutes} min where nothing else runs")
+    if options.lifecycle and lane.base_url is None:
+        boots = sum(BOOTS.values()) * len(run.subjects)
+        minutes = -(-boots * BOOT_S // 60)
+        lines.append(
+            f"vllm gates: lifecycle, up to {boots} boots more, about {minutes} min on a miniature "
+            "where nothing else runs"
+        )
     if repro := run.replays.repro:
         lines += [
             f"vllm gates: replaying {repro.folder}",

@@ -1,0 +1,139 @@
+"""Boots a family on caches that something happened to, and asks what its own server was asked."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.lifecycle import caches, killed
+from pytest_vllm_gates.lifecycle.types import CacheBoot, CacheState
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.outcomes import NotApplicable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.lifecycle.killed import KilledBoot
+    from pytest_vllm_gates.session.against.replicas import Replicas
+    from pytest_vllm_gates.session.launch import Launch
+
+HALF = 0.6
+"""The share of a whole boot after which one that compiles nothing is killed."""
+ROOM = 1.25
+"""How much more memory than the first server's two of them are taken to need, each."""
+
+
+@dataclass
+class CacheBoots:
+    """The boots of one family on caches of their own, each made when it is first asked for."""
+
+    replicas: Replicas
+    _killed: KilledBoot | None = None
+    _made: dict[CacheState, tuple[CacheBoot, ...]] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where the caches are."""
+        return self.replicas.folder / "caches"
+
+    def killed(self) -> KilledBoot:
+        """Return how the boot ended that was killed half-way, on caches that were empty."""
+        if self._killed is None:
+            replicas = self.replicas
+            replicas.end_the_own()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            times = replicas.launch.boot.times
+            most_s = HALF * ((times and times.health_s) or 0.0)
+            plan = replicas.plan(
+                "killed", "on empty caches, killed half-way", env=caches.variables(self.folder)
+            )
+            self._killed = killed.kill_half_way(plan, self.folder, most_s)
+        return self._killed
+
+    def of(self, state: CacheState) -> tuple[CacheBoot, ...]:
+        """Return the boots on caches in a state; those they need are made before.
+
+        Raises `NotApplicable` where this server keeps nothing, or cannot be kept from writing.
+        """
+        if self._made is None:
+            self._made = {CacheState.KILLED: self._after_the_killed()}
+        if state not in self._made:
+            if not caches.files(self.folder):
+                raise NotApplicable("the server keeps nothing in its caches")
+            boot = self._on_garbled if state is CacheState.GARBLED else self._on_read_only
+            self._made[state] = (boot(),)
+        return self._made[state]
+
+    def _after_the_killed(self) -> tuple[CacheBoot, ...]:
+        """Boot what the killed boot left behind: twice at once where the machine has the room."""
+        self.killed()
+        env = caches.variables(self.folder)
+        names = ["1 of 2 at once", "2 of 2 at once"] if self._room_for_two() else ["alone"]
+        with ThreadPoolExecutor(len(names)) as pool:
+            launches = [
+                pool.submit(
+                    self.replicas.boot,
+                    f"after-killed-{number}",
+                    f"on the caches of the one that was killed, {name}",
+                    env=env,
+                    taped=False,
+                )
+                for number, name in enumerate(names, 1)
+            ]
+            booted = [launch.result() for launch in launches]
+        try:
+            asked = [self._asked(launch, name) for launch, name in zip(booted, names, strict=True)]
+        finally:
+            for launch in booted:
+                launch.stop()
+        return tuple(asked)
+
+    def _on_garbled(self) -> CacheBoot:
+        copy = self._copy("garbled")
+        done = caches.garble(copy)
+        told = f"{done.cut} files cut in half, {done.zeroed} full of zeros"
+        launch = self.replicas.boot("garbled", f"on caches with {told}", env=caches.variables(copy))
+        return self._asked(launch, told)
+
+    def _on_read_only(self) -> CacheBoot:
+        if self.replicas.run.lane.command is not None:
+            raise NotApplicable("the lane's own command starts the server, with rights of its own")
+        copy = self._copy("read-only")
+        caches.forbid_writing(copy)
+        try:
+            launch = self.replicas.boot(
+                "read-only",
+                "on caches that it may only read",
+                env=caches.variables(copy),
+                program=caches.without_override(self.replicas.run.lane.start.server),
+            )
+            return self._asked(launch, "may only be read")
+        finally:
+            caches.allow_writing(copy)
+
+    def _copy(self, name: str) -> Path:
+        copy = self.replicas.folder / f"caches-{name}"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.folder, copy, symlinks=True)
+        return copy
+
+    def _room_for_two(self) -> bool:
+        """Return whether two servers fit: never on GPUs, of which one takes what there is."""
+        available = machine_inspect.inspect().available_bytes
+        need = self.replicas.resident
+        if self.replicas.run.machine.gpus or not available or not need:
+            return False
+        return available > 2 * ROOM * need
+
+    def _asked(self, launch: Launch, name: str) -> CacheBoot:
+        """Ask a server the questions, and end it."""
+        try:
+            if not launch.ok:
+                launch.check_surroundings()
+                return CacheBoot(name, launch.explain(), ())
+            return CacheBoot(name, "", tuple(self.replicas.ask(launch.endpoint())))
+        finally:
+            launch.stop()

@@ -1,0 +1,135 @@
+"""Boots a family again as it was or with changes, and asks what its own server was asked first."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.completion import CompletionClient
+from pytest_vllm_gates.client.questions import load, question
+from pytest_vllm_gates.process.process import resident_bytes
+from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
+from pytest_vllm_gates.session import boot as session_boot
+from pytest_vllm_gates.session.launch import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.client.completion import Completion
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.server.launch import LaunchPlan
+    from pytest_vllm_gates.session.run import Run, Subject
+
+
+@dataclass
+class Replicas:
+    """The boots of one family that the lifecycle gate makes, one after the other or at once."""
+
+    run: Run
+    subject: Subject
+    launch: Launch
+    folder: Path
+    progress: Callable[[str], None]
+    most: int = 1
+    """So many boots the tests that were collected make altogether."""
+    version: str | None = None
+    """That of vLLM, as the run's own server told it."""
+    first: Sequence[Completion] = ()
+    """What the run's own server answered."""
+    resident: int | None = None
+    """The memory of its processes, in bytes."""
+    boots_s: list[float] = field(default_factory=list)
+    _begun: int = 0
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        """The questions as they are sent."""
+        plan = load()
+        family = self.subject.family
+        return [question(family, text, plan.answer_tokens) for text in plan.questions]
+
+    @property
+    def questions(self) -> Sequence[str]:
+        """The questions' texts."""
+        return load().questions
+
+    @property
+    def asked(self) -> list[tuple[str, Completion]]:
+        """The questions, each with the answer of the run's own server."""
+        return [*zip(self.questions, self.first, strict=True)]
+
+    def ask_first(self) -> None:
+        """Ask the run's own server, once, before it ends; raises `Blocked` as its endpoint does."""
+        if not self.first:
+            endpoint = self.launch.endpoint()
+            self.version = http.version(endpoint)
+            self.first = self.ask(endpoint)
+            self.resident = resident_bytes(self.launch.processes())
+
+    def end_the_own(self) -> None:
+        """Ask the run's own server, if it was not asked yet, and end it."""
+        self.ask_first()
+        self.launch.stop()
+
+    def ask(self, endpoint: Endpoint) -> Sequence[Completion]:
+        """Return a server's answers to the questions, one after the other."""
+        client = CompletionClient(endpoint, ANSWER_LIMIT_S)
+        return [client.ask(body) for body in self.bodies]
+
+    def boot(self, name: str, title: str, **changes: Any) -> Launch:
+        """Boot the family in a folder of this name, with `changes` of its lane as in `varied`.
+
+        It never raises for a server that does not boot: `Launch` has the failure.
+        """
+        self._tell(title)
+        began = time.monotonic()
+        run = self.varied(**changes)
+        launch = Launch(*session_boot.boot(run, self.subject, self.folder / name, lambda _: None))
+        if launch.ok:
+            self.boots_s.append(time.monotonic() - began)
+        return launch
+
+    def plan(self, name: str, title: str, **changes: Any) -> LaunchPlan:
+        """Return the plan of such a boot, for one that is not to come to its end."""
+        self._tell(title)
+        return session_boot.plan(
+            self.varied(**changes), self.subject, self.folder / name, self.progress
+        )
+
+    def varied(
+        self,
+        *,
+        serve: Mapping[str, Any] | None = None,
+        env: Mapping[str, str] | None = None,
+        program: Sequence[str] | None = None,
+        taped: bool = True,
+    ) -> Run:
+        """Return the run with other flags, variables or start of the server.
+
+        Servers that boot at once are not `taped`: one tape has one part at a time.
+        """
+        lane = self.run.lane
+        start = lane.start
+        if program is not None:
+            start = start.model_copy(update={"server": tuple(program)})
+        update = {
+            "serve": {**lane.serve, **(serve or {})},
+            "env": {**lane.env, **(env or {})},
+            "start": start,
+        }
+        varied = self.run.of(lane.model_copy(update=update))
+        return replace(
+            varied,
+            environment=self.run.environment,
+            versions=self.run.versions,
+            tapes=self.run.tapes if taped else {},
+        )
+
+    def _tell(self, title: str) -> None:
+        self._begun += 1
+        each = f", about {max(self.boots_s):.0f} s each" if self.boots_s else ""
+        which = f"boot {self._begun} of {self.most}{each}: {title}"
+        self.progress(f"{self.subject.family.name}: lifecycle, {which}")

@@ -1,0 +1,73 @@
+"""A middleware before vLLM's app that spoils what comes after a sleep or a pause.
+
+`CYCLE` in the environment chooses how: `forgets` answers another question once the server was
+woken or resumed, `lies` says that it does not sleep and is not paused, `cuts` ends long streams in
+their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps. vLLM itself
+loads it (`--middleware cycling_app.Cycling`), so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from wearing_app import giving, read  # type: ignore[import-not-found]  # beside this file
+
+CHAT = "/v1/chat/completions"
+GOES_ON = ("/wake_up", "/resume")
+HELD = ("/sleep", "/pause")
+STATES = {"/is_sleeping": "is_sleeping", "/is_paused": "is_paused"}
+CUT_AFTER = 12
+"""Events of a stream that is cut."""
+
+
+class Cycling:
+    """An ASGI middleware."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.way = os.environ.get("CYCLE", "")
+        self.was_held = self.held = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or spoil it."""
+        path = scope.get("path")
+        if path in GOES_ON:
+            self.was_held, self.held = True, False
+        self.held = self.held or path in HELD
+        if self.way == "lies" and path in STATES:
+            await answer(send, 200, json.dumps({STATES[path]: False}).encode())
+        elif self.way == "loses" and path == "/health" and self.held:
+            await answer(send, 503, b"")
+        elif self.way == "forgets" and path == CHAT and self.was_held:
+            body = json.loads(await read(receive))
+            body["messages"][-1]["content"] = "Count to three."
+            await self.app(scope, giving(json.dumps(body).encode(), receive), send)
+        elif self.way == "cuts" and path == CHAT:
+            text = await read(receive)
+            long = json.loads(text).get("ignore_eos")
+            await self.app(scope, giving(text, receive), cutting(send) if long else send)
+        else:
+            await self.app(scope, receive, send)
+
+
+def cutting(send: Any) -> Any:
+    """Return what passes on the beginning of a stream, and its end without the rest."""
+    events = 0
+
+    async def cut(message: Any) -> None:
+        nonlocal events
+        streams = message["type"] == "http.response.body" and message.get("more_body")
+        events += bool(streams)
+        if not streams or events < CUT_AFTER:
+            await send(message)
+
+    return cut
+
+
+async def answer(send: Any, status: int, body: bytes) -> None:
+    """Answer a request in the app's place."""
+    headers = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
