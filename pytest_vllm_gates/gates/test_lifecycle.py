@@ -174,7 +174,7 @@ def test_alive_and_ready_are_told_apart(held_boot: HeldBoot, checking: Checking)
     )
 
 
-def test_clients_that_leave_free_their_slots(
+def test_slots_of_gone_clients_are_freed(
     held_boot: HeldBoot, checking: Checking, evidence: Evidence
 ) -> None:
     left = held_of(held_boot).left
