@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from pytest_vllm_gates.environment import fatbin, libraries
+from pytest_vllm_gates.environment import fatbin, libraries, python_source
 from pytest_vllm_gates.environment.installed import METADATA
 from pytest_vllm_gates.environment.types import DECIDING, Bundle, Kernels, UnmetRequirement
 
@@ -279,5 +279,5 @@ def _tree(folders: tuple[Path, ...], name: str) -> ast.Module | None:
     """Return a module's syntax tree; None where there is no such file, or it is no Python."""
     for folder in folders:
         with contextlib.suppress(OSError, SyntaxError, ValueError):
-            return ast.parse((folder / name).read_text(encoding="utf-8"))
+            return python_source.parse((folder / name).read_text(encoding="utf-8"))
     return None

@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.environment import python_source
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import CACHE_VARIABLE
 
@@ -50,7 +51,7 @@ def repairs(overlay: Path | None) -> tuple[Repair, ...]:
 
 def _summary(path: Path) -> str:
     try:
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        text = ast.get_docstring(python_source.parse(path.read_text(encoding="utf-8")))
     except (OSError, SyntaxError, ValueError) as error:
         raise UserError(f"{path}: not a readable Python file: {error}") from error
     return text.splitlines()[0] if text else UNTITLED

@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog.toml import nearest
+from pytest_vllm_gates.environment import python_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +24,7 @@ def known_parsers(folders: Iterable[Path], flag: str) -> frozenset[str]:
     for folder in folders:
         with contextlib.suppress(OSError, SyntaxError):
             source = folder / "vllm" / REGISTRIES[flag] / "__init__.py"
-            return _registered(ast.parse(source.read_text(encoding="utf-8")))
+            return _registered(python_source.parse(source.read_text(encoding="utf-8")))
     return frozenset()
 
 

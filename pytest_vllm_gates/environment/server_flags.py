@@ -11,6 +11,8 @@ import ast
 import contextlib
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.environment import python_source
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
@@ -51,7 +53,7 @@ def _flags(source: str | None) -> frozenset[str]:
     if source is None:
         return frozenset()
     with contextlib.suppress(SyntaxError, ValueError):
-        return frozenset(_named(ast.parse(source)))
+        return frozenset(_named(python_source.parse(source)))
     return frozenset()
 
 
