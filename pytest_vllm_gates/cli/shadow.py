@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import math
 import os
 import sys
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pytest_vllm_gates.catalog import family as families, project as projects
+from pytest_vllm_gates.cli import numbers
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.redaction.prompts import DROP, MODES
@@ -70,7 +70,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help=f"incidents of pairs that the canary alone fails (default: {FOLDER})",
     )  # fmt: skip
     parser.add_argument(
-        "--incidents", type=_whole, default=20, metavar="N",
+        "--incidents", type=numbers.whole, default=20, metavar="N",
         help="keep so many of them at most (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
@@ -83,7 +83,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def _declare_mirror(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--share", type=_share, default=1.0, metavar="RATE",
+        "--share", type=numbers.share, default=1.0, metavar="RATE",
         help="the share of requests that is copied (default: all)",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, metavar="N", help="of the choice of that share")
@@ -95,48 +95,52 @@ def _declare_mirror(parser: argparse.ArgumentParser) -> None:
         "--stable-key-env", metavar="NAME", help="with --from: the variable with the stable's key"
     )
     parser.add_argument(
-        "--in-flight", type=_positive, default=64, metavar="N",
+        "--in-flight", type=numbers.positive, default=64, metavar="N",
         help="copies that the canary answers at once (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--waiting", type=_whole, default=256, metavar="N",
+        "--waiting", type=numbers.whole, default=256, metavar="N",
         help="copies that wait for their turn; more are dropped, and counted (default: "
         "%(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--pair-mib", type=_positive, default=4, metavar="N",
+        "--pair-mib", type=numbers.positive, default=4, metavar="N",
         help="kept of one answer; a larger one of the canary counts as a failure "
         "(default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--memory-mib", type=_positive, default=256, metavar="N",
+        "--memory-mib", type=numbers.positive, default=256, metavar="N",
         help="kept of all requests and answers at once (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--canary-timeout", type=_seconds, default=120.0, metavar="SECONDS",
+        "--canary-timeout", type=numbers.seconds, default=120.0, metavar="SECONDS",
         help="how long the canary may take for an answer (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
-        "--drain", type=_seconds, default=30.0, metavar="SECONDS",
+        "--drain", type=numbers.seconds, default=30.0, metavar="SECONDS",
         help="after SIGTERM: how long requests on their way have (default: %(default)g)",
     )  # fmt: skip
 
 
 def _declare_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--alpha", type=_share, default=1e-3, metavar="P",
+        "--alpha", type=numbers.share, default=1e-3, metavar="P",
         help="the chance of a false REJECT, however often one looks (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
-        "--margin", type=_share, default=0.01, metavar="RATE",
+        "--margin", type=numbers.share, default=0.01, metavar="RATE",
         help="PROMOTE: how much more often the canary may fail (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
-        "--least-pairs", type=_positive, default=500, metavar="N",
+        "--least-pairs", type=numbers.positive, default=500, metavar="N",
         help="no PROMOTE before so many pairs (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--pairs", type=_positive, metavar="N", help="end after so many pairs")
-    parser.add_argument("--minutes", type=_seconds, metavar="M", help="end after so many minutes")
+    parser.add_argument(
+        "--pairs", type=numbers.positive, metavar="N", help="end after so many pairs"
+    )
+    parser.add_argument(
+        "--minutes", type=numbers.seconds, metavar="M", help="end after so many minutes"
+    )
     parser.add_argument(
         "--until-verdict", action="store_true", help="end as soon as it is PROMOTE or REJECT"
     )
@@ -272,37 +276,3 @@ def _address(text: str) -> tuple[str, int]:
     if not port.isdecimal() or int(port) > MOST_PORT:
         raise argparse.ArgumentTypeError(f"expected [HOST:]PORT, got {text!r}")
     return host.strip("[]") or LOOPBACK, int(port)
-
-
-def _share(text: str) -> float:
-    value = _number(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, at most 1, got {text!r}")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = _number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return value
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected an integer >= 0, got {text!r}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    value = _whole(text)
-    if not value:
-        raise argparse.ArgumentTypeError("expected an integer >= 1, got '0'")
-    return value

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
-import math
 import shutil
 import sys
 import tempfile
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.checkpoints import named
+from pytest_vllm_gates.cli import numbers
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine import inspect as machine_inspect
@@ -24,6 +23,7 @@ from pytest_vllm_gates.warmup import record
 from pytest_vllm_gates.warmup.types import COLD, WARM, WarmupTimes, changes, phase_spreads
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from pytest_vllm_gates.machine.types import Machine
@@ -42,7 +42,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--checkpoint", help="which of the family's, a folder, or a Hub id")
     parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
     parser.add_argument(
-        "--boots", type=_boots, default=BOOTS, metavar="N",
+        "--boots", type=numbers.positive, default=BOOTS, metavar="N",
         help="boots with empty caches, and as many with filled ones (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument("--record", action="store_true", help="compare later runs with these times")
@@ -51,11 +51,11 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help=f"the recorded times (default: {record.FOLDER}/FAMILY-CHECKPOINT-LANE.json)",
     )  # fmt: skip
     parser.add_argument(
-        "--boot-timeout", type=_seconds, default=LIMITS.boot_s, metavar="SECONDS",
+        "--boot-timeout", type=numbers.seconds, default=LIMITS.boot_s, metavar="SECONDS",
         help="how long a boot may take (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
-        "--stall-timeout", type=_seconds, default=LIMITS.stall_s, metavar="SECONDS",
+        "--stall-timeout", type=numbers.seconds, default=LIMITS.stall_s, metavar="SECONDS",
         help="how long its log may stay silent (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -176,22 +176,6 @@ def faults(times: WarmupTimes, recorded: WarmupTimes | None) -> Iterator[str]:
 def _machine(machine: Machine) -> str:
     gpus = ", ".join(machine.gpus)
     return gpus or f"{machine.cpu}, {machine.cores} cores"
-
-
-def _boots(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
-    return value
 
 
 def _say(line: str) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.client.untyped import MISREADINGS, records, shown
-from pytest_vllm_gates.conversations.checks import envelope
 from pytest_vllm_gates.conversations.checks.agreement import canonical, differences
 from pytest_vllm_gates.conversations.checks.chunks import SPLIT
 from pytest_vllm_gates.dialects import (
@@ -20,7 +19,7 @@ from pytest_vllm_gates.dialects.types import COMPLETIONS, MESSAGES, RESPONSES, S
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.dialects.types import Dialogues, HeldDialogue, Reply
@@ -29,8 +28,6 @@ MEANING: Mapping[str, Callable[[Mapping[str, object]], Answer]] = {
     RESPONSES: responses.answer, MESSAGES: messages.answer, COMPLETIONS: completions.answer,
 }  # fmt: skip
 LIMIT = "length"
-ECHOED = ("temperature", "max_output_tokens", "instructions", "parallel_tool_calls")
-"""Settings that a response repeats (https://platform.openai.com/docs/api-reference/responses)."""
 
 
 def meaning(reply: Reply) -> Answer | None:
@@ -49,40 +46,6 @@ def unread(reply: Reply) -> str | None:
     if meaning(reply) is None:
         return "the official client reads no answer in it"
     return None
-
-
-def identity_faults(reply: Reply, names: Sequence[str]) -> Iterator[str]:
-    """Yield where an answer has no id, or another model than the one that was asked for."""
-    bodies = [reply.body] if reply.mode == WHOLE else [event.data for event in reply.events]
-    named = [
-        record
-        for body in bodies
-        for record in (body, body.get("response"), body.get("message"))
-        if isinstance(record, dict) and "model" in record
-    ]
-    if not named:
-        yield "no model is named"
-        return
-    for record in named:
-        if record["model"] not in names:
-            yield f"model: {names[0]!r} was asked for, {shown(record['model'])} answers"
-            return
-    if not named[0].get("id"):
-        yield "the answer has no id"
-    yield from envelope.faults(named[-1])
-    if reply.dialect == RESPONSES:
-        yield from _echo_faults(reply.request, named[-1])
-
-
-def _echo_faults(request: Mapping[str, Any], response: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where a response tells other settings than were requested."""
-    for name in ECHOED:
-        if name in request and name in response and response[name] != request[name]:
-            wanted, told = shown(request[name]), shown(response[name])
-            yield f"{name}: {wanted} was requested, and the response says {told}"
-    tools = [len(each.get("tools") or []) for each in (request, response)]
-    if tools[0] != tools[1]:
-        yield f"{tools[0]} tools were declared, and the response names {tools[1]}"
 
 
 def event_faults(reply: Reply) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.dialects import batch, checks
+from pytest_vllm_gates.dialects import batch, checks, identity
 from pytest_vllm_gates.dialects.stored import NotStored
 from pytest_vllm_gates.dialects.types import STREAM
 from pytest_vllm_gates.outcomes import Finding, NotApplicable
@@ -40,7 +40,7 @@ def test_every_dialect_answers(
     findings += [
         Finding(reply.finding_case, sentence)
         for _, reply in dialogues.answered
-        for sentence in checks.identity_faults(reply, dialogues.names)
+        for sentence in identity.faults(reply, dialogues.names)
     ]
     cases = [reply.finding_case for reply in replies]
     checking(findings, cases, "A conversation that the chat API takes is refused in another API")

@@ -10,7 +10,7 @@ import pytest
 
 from dialects.made import ANSWER, CONTENT, MESSAGE, RESPONSE, dialogues, events, reply
 from pytest_vllm_gates.client.answer import Usage
-from pytest_vllm_gates.dialects import checks
+from pytest_vllm_gates.dialects import checks, identity
 
 WHOLES = (reply("responses", "whole", RESPONSE), reply("messages", "whole", MESSAGE))
 STREAMS = (reply("responses", "stream", RESPONSE), reply("messages", "stream", MESSAGE))
@@ -204,7 +204,7 @@ def test_what_the_official_client_cannot_read_is_told() -> None:
 )
 def test_an_answer_names_its_model(body: dict[str, Any], faults: list[str]) -> None:
     answered = replace(reply("responses", "whole", body), request={"temperature": 0})
-    assert list(checks.identity_faults(answered, ["m", "m-1"])) == faults
+    assert list(identity.faults(answered, ["m", "m-1"])) == faults
 
 
 def test_the_chunks_of_a_completion_are_of_one_stream() -> None:

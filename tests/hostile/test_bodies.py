@@ -21,7 +21,7 @@ from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.client.untyped import MISREADINGS
 from pytest_vllm_gates.conversations import client_types
 from pytest_vllm_gates.conversations.checks import choices, chunks, events, stream_pieces
-from pytest_vllm_gates.dialects import checks, strict
+from pytest_vllm_gates.dialects import checks, identity, strict
 from pytest_vllm_gates.dialects.types import Reply, events_of
 from pytest_vllm_gates.dialects.walk import chat_answer, near_tie
 
@@ -205,7 +205,7 @@ def judge_reply(reply: Reply) -> None:
     sentences = [
         *strict.faults(reply),
         *checks.event_faults(reply),
-        *checks.identity_faults(reply, ["m"]),
+        *identity.faults(reply, ["m"]),
         *(finding.says for finding in checks.stream_findings(heard)),
         *(finding.says for finding in checks.meaning_findings(heard)),
         *(finding.says for finding in checks.limit_findings(heard)),
