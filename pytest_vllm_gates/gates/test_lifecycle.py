@@ -1,7 +1,7 @@
 """Booted again the server is the same, and held, stopped or without its engine it tells the truth.
 
 Catches what a rolling update meets and a test never does: a boot on used, broken or read-only
-caches that answers otherwise or not at all; weights that sleep or a reload lost; answers that a
+caches that gives other answers, or none; weights that sleep or a reload lost; answers that a
 pause cuts; streams that neither go on nor end after SIGTERM; a health check that lies meanwhile.
 Off unless it is asked for: --lifecycle, up to seven boots more.
 """
@@ -74,7 +74,7 @@ def test_open_streams_end_when_it_is_told_to_stop(
     evidence["stopped"] = stopped.as_evidence()
     checking(
         *checks.streams(stopped),
-        "whoever reads an answer when the server is told to stop does not learn that it is over",
+        "a client whose server is told to stop does not learn that its answer is over",
     )
 
 
@@ -160,7 +160,7 @@ def test_answers_under_way_survive_a_pause(
         raise NotApplicable("the server cannot be paused")
     checking(
         *checks_of_holds.open_answers(over, invariant=invariant),
-        "whoever reads an answer when the server is paused gets another one, or a part of it",
+        "a client that reads an answer when the server is paused gets another one, or a part of it",
     )
 
 
@@ -193,7 +193,7 @@ def test_tells_that_its_engine_is_dead(
 ) -> None:
     ended = held_of(held_boot).engine_ended
     if ended is None:
-        raise NotApplicable("the server has no engine in a process of its own")
+        raise NotApplicable("the server has no separate engine process")
     evidence["stopped"] = ended.as_evidence()
     findings, cases = checks.streams(ended)
     for check in (checks.lingering, checks.readiness):

@@ -64,7 +64,7 @@ def same_answers(
 def cache_boots(
     first: Sequence[tuple[str, Completion]], boots: Sequence[CacheBoot], *, invariant: bool
 ) -> tuple[list[Finding], list[Case]]:
-    """Return the boots on caches that did not serve, or answered otherwise than the first."""
+    """Return the boots on caches that did not serve, or gave other answers than the first."""
     findings, cases = [], []
     for boot in boots:
         case = Case(boot.name)

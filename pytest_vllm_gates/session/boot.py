@@ -87,7 +87,7 @@ def boot(
 def plan(
     run: Run, subject: Subject, folder: Path, progress: Callable[[str], None]
 ) -> launch.LaunchPlan:
-    """Return what `boot` would start, for whoever starts it otherwise.
+    """Return what `boot` would start, for a caller that starts it in another way.
 
     Raises `UserError` where the lane's environment cannot be made.
     """

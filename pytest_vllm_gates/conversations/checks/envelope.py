@@ -1,4 +1,4 @@
-"""Checks what stands around an answer: an id of its own, a time, and usage that adds up.
+"""Checks the id, the time and the usage of an answer.
 
 Source: https://platform.openai.com/docs/api-reference/chat/object: `id` is unique, `created` is in
 seconds since 1970, `total_tokens` are those of prompt and completion, `cached_tokens` some of the

@@ -27,7 +27,7 @@ ROOM = 1.25
 
 @dataclass
 class CacheBoots:
-    """The boots of one family on caches of their own, each made when it is first asked for."""
+    """The boots of one family on separate caches, each made when it is first asked for."""
 
     replicas: Replicas
     _killed: KilledBoot | None = None
@@ -100,7 +100,7 @@ class CacheBoots:
 
     def _on_read_only(self) -> CacheBoot:
         if self.replicas.run.lane.command is not None:
-            raise NotApplicable("the lane's own command starts the server, with rights of its own")
+            raise NotApplicable("the lane's own command decides the server's rights")
         copy = self._copy("read-only")
         caches.forbid_writing(copy)
         try:
