@@ -37,11 +37,7 @@ def test_every_dialect_answers(
         for reply in replies
         if not reply.answered
     ]
-    findings += [
-        Finding(reply.finding_case, sentence)
-        for _, reply in dialogues.answered
-        for sentence in identity.faults(reply, dialogues.names)
-    ]
+    findings += identity.findings(dialogues)
     cases = [reply.finding_case for reply in replies]
     checking(findings, cases, "A conversation that the chat API takes is refused in another API")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.conversations.checks import agreement, tokens, tool_calls
+from pytest_vllm_gates.conversations.checks import agreement, shared_ids, tokens, tool_calls
 from pytest_vllm_gates.conversations.checks.tool_calls import altered_arguments
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 
@@ -67,7 +67,12 @@ def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
         if answer
         for fault in tool_calls.identified(answer)
     ]
-    findings += tool_calls.reused(with_tools)
+    findings += shared_ids.of_calls(
+        (answer, exchange.case)
+        for exchange in with_tools
+        for answer in (exchange.whole, exchange.streamed)
+        if answer
+    )
     checking(
         findings, [exchange.case for exchange in with_tools], "A tool's result cannot be sent back"
     )

@@ -241,3 +241,16 @@ def cuts_a_completion(exchange: Exchange) -> None:
     """A completion's text ends early."""
     for choice in exchange.choices:
         choice["text"] = choice["text"][:-4]
+
+
+@whole(MESSAGES, ANSWERS, "other requests' answers too")
+def gives_all_messages_one_id(exchange: Exchange) -> None:
+    """A gateway fills in a constant."""
+    exchange.events[0]["id"] = "msg_1"
+
+
+@whole(RESPONSES, ANSWERS, "is that of a call in ")
+def numbers_calls_in_each_answer(exchange: Exchange) -> None:
+    """Every answer's calls begin with the same id: an agent takes one result for another's."""
+    for number, item in enumerate(items(exchange, "function_call")):
+        item["call_id"] = f"call_{number}"

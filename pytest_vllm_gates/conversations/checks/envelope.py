@@ -7,13 +7,11 @@ prompt's.
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.client.untyped import record, shown
-from pytest_vllm_gates.conversations.checks import events
+from pytest_vllm_gates.conversations.checks import events, shared_ids
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
@@ -29,20 +27,12 @@ FIRST_CREATED, LAST_CREATED = 1_577_836_800, 4_102_444_800
 def findings(exchanges: Sequence[Exchange]) -> list[Finding]:
     """Return what is wrong around the answers of these exchanges."""
     found = []
-    ids = defaultdict[str, list[Case]](list)
+    named: list[tuple[object, Case]] = []
     for exchange in exchanges:
         for mode, bodies in _answers(exchange):
             found += [Finding(exchange.case, f"{mode}: {each}") for each in _faults(bodies)]
-            if isinstance(answer_id := bodies[0].get("id"), str):
-                ids[answer_id].append(exchange.case)
-    for answer_id, cases in ids.items():
-        # A cache may answer the same request with the same answer.
-        requests = {json.dumps(case.request, sort_keys=True) for case in cases}
-        if len(requests) > 1:
-            others = len(requests) - 1
-            sentence = f"its id {shown(answer_id)} is that of {others} other requests' answers too"
-            found.append(Finding(cases[0], sentence))
-    return found
+            named.append((bodies[0].get("id"), exchange.case))
+    return [*found, *shared_ids.of_answers(named)]
 
 
 def _answers(exchange: Exchange) -> Iterator[tuple[str, list[Body]]]:

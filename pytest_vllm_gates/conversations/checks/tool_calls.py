@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import defaultdict
 from math import comb
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.conversations.checks.agreement import differences
 from pytest_vllm_gates.goldens import settings_golden
-from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from pytest_vllm_gates.client.answer import Answer, Exchange
     from pytest_vllm_gates.conversations.forced_calls import ForcedReply
@@ -97,29 +95,6 @@ def identified(answer: Answer) -> Iterator[str]:
             yield f"tool_calls[{index}].id is missing: its result cannot be sent back"
         elif call_id in ids[:index]:
             yield f"tool_calls[{index}].id is {call_id!r}, which is another call's"
-
-
-def reused(exchanges: Sequence[Exchange]) -> list[Finding]:
-    """Return a finding for each id that calls of answers to different requests have.
-
-    An id with the tool's name counts the calls of a conversation, as Kimi's `functions.NAME:0`.
-    """
-    by_id = defaultdict[str, list[Case]](list)
-    for exchange in exchanges:
-        ids = {
-            call.id
-            for answer in (exchange.whole, exchange.streamed)
-            if answer
-            for call in answer.tool_calls
-            if call.id and call.name not in call.id
-        }
-        for call_id in ids:
-            by_id[call_id].append(exchange.case)
-    return [
-        Finding(cases[0], f"the id {call_id!r} is that of a call in {others} other answers too")
-        for call_id, cases in by_id.items()
-        if (others := len({json.dumps(case.request, sort_keys=True) for case in cases}) - 1)
-    ]
 
 
 def one_at_a_time(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:

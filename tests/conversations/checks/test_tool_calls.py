@@ -123,22 +123,6 @@ def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | 
 
 
 @pytest.mark.parametrize(
-    ("call_id", "questions", "found"),
-    [
-        ("call-0", ["a", "b", "c"], ["the id 'call-0' is that of a call in 2 other answers too"]),
-        ("call-0", ["a", "a"], []),
-        ("functions.get_time:0", ["a", "b"], []),
-    ],
-)
-def test_an_id_is_of_one_answer(call_id: str, questions: list[str], found: list[str]) -> None:
-    exchanges = [
-        exchange(called(replace(TIME, id=call_id)), request={"messages": [question]})
-        for question in questions
-    ]
-    assert [each.says for each in tool_calls.reused(exchanges)] == found
-
-
-@pytest.mark.parametrize(
     ("reply", "tools", "sentence"),
     [
         (called(WEATHER), "auto", None),
