@@ -26,6 +26,8 @@ FOLDER = "{folder}"
 """In a flag's value: an empty folder of the boot."""
 CHECKPOINT = "{checkpoint}"
 """In a flag's value: where the checkpoint that is served lies."""
+DRAFT_HEAD = "{draft_head}"
+"""In a flag's value: where the head lies that drafts for the miniature."""
 LORA = "lora"
 """In the name of every flag of adapters, which say nothing without them."""
 BOOT_S = 60
@@ -57,6 +59,8 @@ class Feature(toml.Record):
     needs_gpu: bool = False
     needs_package: str = ""
     """A package of the lane's environment without which vLLM refuses it."""
+    needs_draft_head: bool = False
+    """Whether the miniature has to come with a head that drafts for it."""
     in_pairs: bool = True
     """Whether `pairs` combines it with the others."""
     reference: toml.Sentence
@@ -153,7 +157,7 @@ def load(path: Path = FILE) -> tuple[Feature, ...]:
 def with_places(value: Any, places: Mapping[str, str]) -> Any:
     """Return a flag's value with each place's own name instead of it, in tables and lists too.
 
-    `places` has what stands for `{folder}` and `{checkpoint}`.
+    `places` has what stands for `{folder}`, `{checkpoint}` and `{draft_head}`.
     """
     if isinstance(value, dict):
         return {name: with_places(inner, places) for name, inner in value.items()}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_vllm_gates.checkpoints import adapters, miniatures
+from pytest_vllm_gates.checkpoints import adapters, draft_heads, miniatures
 from pytest_vllm_gates.checkpoints.miniatures import HERE, RECIPES, MiniatureError, names
 from pytest_vllm_gates.miniatures.recipe import load
 
@@ -75,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     lora.add_argument("--seed", type=int, metavar="N")
     lora.add_argument("--python", metavar="PATH", help="an interpreter with torch")
     lora.set_defaults(run=_adapters)
+    head = commands.add_parser("draft-head", help="train the head that drafts for one")
+    head.add_argument("name", metavar="NAME")
+    head.add_argument("--output", type=Path, metavar="DIR", help="default: the shipped place")
+    head.add_argument("--seed", type=int, metavar="N")
+    head.add_argument("--python", metavar="PATH", help="an interpreter with torch")
+    head.set_defaults(run=_draft_head)
     list_command = commands.add_parser("list", help="name them all")
     list_command.set_defaults(run=_list)
     verify = commands.add_parser("verify", help="check the shipped files against their locks")
@@ -95,6 +101,8 @@ def _verify(options: argparse.Namespace) -> int:
             print(f"{name}: whole, {miniatures.path(name)}")
             for adapter, folder in adapters.paths(name).items():
                 print(f"{name}: adapter {adapter}: whole, {folder}")
+            if head := draft_heads.path(name):
+                print(f"{name}: draft head: whole, {head}")
         except MiniatureError as error:
             failed = 1
             print(f"error: {error}", file=sys.stderr)
@@ -128,6 +136,21 @@ def _adapters(options: argparse.Namespace) -> None:
     build(options.name, output, seed=options.seed or 0, say=_say)
     if sys.stderr.isatty():
         print(file=sys.stderr)
+
+
+def _draft_head(options: argparse.Namespace) -> None:
+    load(options.name)
+    if draft_heads.recipe(options.name) is None:
+        raise MiniatureError(
+            f"miniature {options.name} has no draft head\n"
+            f"describe it in {RECIPES / options.name / draft_heads.RECIPE}"
+        )
+    if options.python or importlib.util.find_spec("torch") is None:
+        _elsewhere("draft-head", options)
+    from pytest_vllm_gates.miniatures.build_draft_head import build  # noqa: PLC0415
+
+    output = options.output or draft_heads.FOLDER / options.name
+    build(options.name, output, seed=options.seed or 0, say=_say)
 
 
 def _elsewhere(command_name: str, options: argparse.Namespace) -> None:

@@ -141,7 +141,11 @@ def test_features_are_added_to_a_lanes_own_flags() -> None:
     )  # fmt: skip
 
 
-PLACES = {catalog.FOLDER: "/boot/1-stored", catalog.CHECKPOINT: "/models/tiny"}
+PLACES = {
+    catalog.FOLDER: "/boot/1-stored",
+    catalog.CHECKPOINT: "/models/tiny",
+    catalog.DRAFT_HEAD: "/heads/tiny",
+}
 
 
 def test_a_boot_has_places_of_its_own() -> None:
@@ -152,7 +156,12 @@ def test_a_boot_has_places_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "place"), [("kv-connector", catalog.FOLDER), ("draft-model", catalog.CHECKPOINT)]
+    ("name", "place"),
+    [
+        ("kv-connector", catalog.FOLDER),
+        ("draft-model", catalog.CHECKPOINT),
+        ("eagle", catalog.DRAFT_HEAD),
+    ],
 )
 def test_places_of_a_feature_are_filled(name: str, place: str) -> None:
     (combination,) = catalog.chosen(name, catalog.load(), gpus=False)

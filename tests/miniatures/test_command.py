@@ -83,14 +83,26 @@ def test_build_in_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert Path(environment["PYTHONPATH"], "pytest_vllm_gates", "miniatures").is_dir()
 
 
-def test_adapters_of_a_miniature_that_has_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert __main__.main(["adapters", "glm-4.7"]) == 1
+@pytest.mark.parametrize(
+    ("command", "lacks", "file"),
+    [
+        ("adapters", "no adapters\ndescribe them", "adapters.toml"),
+        ("draft-head", "no draft head\ndescribe it", "draft_head.toml"),
+    ],
+)
+def test_what_a_miniature_does_not_have_is_not_built(
+    command: str, lacks: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert __main__.main([command, "glm-4.7"]) == 1
     error = capsys.readouterr().err
-    assert "miniature glm-4.7 has no adapters\ndescribe them in " in error
-    assert error.endswith("recipes/glm-4.7/adapters.toml\n")
+    assert f"miniature glm-4.7 has {lacks} in " in error
+    assert error.endswith(f"recipes/glm-4.7/{file}\n")
 
 
-def test_adapters_are_built_in_another_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("command", "name"), [("adapters", "qwen3.5"), ("draft-head", "llama-3")])
+def test_additions_are_built_in_another_interpreter(
+    command: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[list[str]] = []
 
     def execve(_: str, command: list[str], __: dict[str, str]) -> None:
@@ -99,9 +111,9 @@ def test_adapters_are_built_in_another_interpreter(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "execve", execve)
     with pytest.raises(SystemExit):
-        __main__.main(["adapters", "qwen3.5", "--python", "/other/python"])
-    ((_, *command),) = started
-    assert command == ["-m", "pytest_vllm_gates.miniatures", "adapters", "qwen3.5"]
+        __main__.main([command, name, "--python", "/other/python"])
+    ((_, *arguments),) = started
+    assert arguments == ["-m", "pytest_vllm_gates.miniatures", command, name]
 
 
 def test_a_changed_adapter_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.adapters import files as adapter_files
 from pytest_vllm_gates.adapters.ask import AdapterWalk
+from pytest_vllm_gates.checkpoints import draft_heads
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.features import battery
 from pytest_vllm_gates.features.battery import Answers
-from pytest_vllm_gates.features.catalog import CHECKPOINT, FOLDER, with_places
+from pytest_vllm_gates.features.catalog import CHECKPOINT, DRAFT_HEAD, FOLDER, with_places
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
 from pytest_vllm_gates.server import fallbacks, metrics
 from pytest_vllm_gates.session import boot as session_boot
@@ -101,7 +102,11 @@ class FeatureBoots:
         number = len(self._boots) + 1
         stored = self.folder / f"{number}-stored"
         shutil.rmtree(stored, ignore_errors=True)
-        places = {FOLDER: str(stored), CHECKPOINT: str(self.subject.checkpoint.source)}
+        places = {
+            FOLDER: str(stored),
+            CHECKPOINT: str(self.subject.checkpoint.source),
+            DRAFT_HEAD: str(draft_heads.of(self.subject.checkpoint)),
+        }
         serve, own_flags = (with_places(flags, places) for flags in (serve, own_flags))
         lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         self.progress(
