@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.dialects import batch, checks, identity
+from pytest_vllm_gates.dialects import batch, checks, identity, parts
 from pytest_vllm_gates.dialects.stored import NotStored
 from pytest_vllm_gates.dialects.types import STREAM
 from pytest_vllm_gates.outcomes import Finding, NotApplicable
@@ -48,7 +48,7 @@ def test_bodies_have_the_official_types(dialogues: Dialogues, checking: Checking
     findings = [
         Finding(reply.finding_case, sentence)
         for _, reply in dialogues.answered
-        for sentence in strict.faults(reply)
+        for sentence in (*strict.faults(reply), *parts.faults(reply))
     ]
     checking(findings, dialogues.cases, "A strict client refuses what the server sends")
 

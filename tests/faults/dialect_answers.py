@@ -254,3 +254,17 @@ def numbers_calls_in_each_answer(exchange: Exchange) -> None:
     """Every answer's calls begin with the same id: an agent takes one result for another's."""
     for number, item in enumerate(items(exchange, "function_call")):
         item["call_id"] = f"call_{number}"
+
+
+@whole(MESSAGES, TYPES, "thinking comes first")
+def puts_thinking_last(exchange: Exchange) -> None:
+    """Blocks are sorted by a gateway that reads the text first."""
+    exchange.events[0]["content"].sort(key=lambda block: block["type"] == "thinking")
+
+
+@whole(MESSAGES, TYPES, "is text without any text")
+def begins_with_an_empty_block(exchange: Exchange) -> None:
+    """A block is made for the content whether there is any or not."""
+    content = exchange.events[0]["content"]
+    thought = sum(block["type"] == "thinking" for block in content)
+    content.insert(thought, {"type": "text", "text": ""})

@@ -1,0 +1,46 @@
+"""Judges the parts of an answer: in the order in which a model writes them, and none empty.
+
+Anthropic's API refuses a message that a client sends back where text stands before thinking
+(https://github.com/anthropics/claude-code/issues/20705) and where a text is empty
+(https://github.com/NousResearch/hermes-agent/pull/13010).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.client.untyped import records
+from pytest_vllm_gates.dialects.types import MESSAGES, RESPONSES, STREAM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_vllm_gates.dialects.types import Reply
+
+THOUGHT = ("thinking", "redacted_thinking", "reasoning")
+
+
+def faults(reply: Reply) -> Iterator[str]:
+    """Yield what is wrong with the content of a message or the output of a response."""
+    body = reply.assembled if reply.mode == STREAM else reply.body
+    name = {MESSAGES: "content", RESPONSES: "output"}.get(reply.dialect)
+    if name is None:
+        return
+    parts = records(body.get(name))
+    kinds = [str(part.get("type")) for part in parts]
+    thought = [kind in THOUGHT for kind in kinds]
+    if thought != sorted(thought, reverse=True):
+        yield f"{name}: {', '.join(kinds)}: thinking comes first"
+    for place, part in enumerate(parts):
+        if "" in _texts(part):
+            yield f"{name}[{place}] is {kinds[place]} without any text"
+
+
+def _texts(part: Mapping[str, Any]) -> Iterator[object]:
+    """Yield the texts of a block, or of the parts of an item."""
+    if part.get("type") in ("text", "output_text", "reasoning_text"):
+        yield part.get("text")
+    if part.get("type") == "thinking":
+        yield part.get("thinking")
+    for inner in records(part.get("content")):
+        yield from _texts(inner)
