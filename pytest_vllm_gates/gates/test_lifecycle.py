@@ -3,7 +3,7 @@
 Catches what a rolling update meets and a test never does: a boot on used, broken or read-only
 caches that gives other answers, or none; weights that sleep or a reload lost; answers that a
 pause cuts; streams that neither go on nor end after SIGTERM; a health check that lies meanwhile.
-Off unless it is asked for: --lifecycle, up to seven boots more.
+Off unless it is asked for: --lifecycle, up to eleven boots more.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.isolation.checks import fault, why_undecided
-from pytest_vllm_gates.lifecycle import checks, checks_of_holds
+from pytest_vllm_gates.lifecycle import checks, checks_of_holds, checks_of_rolling
 from pytest_vllm_gates.lifecycle.types import CacheState
 from pytest_vllm_gates.outcomes import Blocked, Case, Finding, Inconclusive, NotApplicable
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.against.cache_boots import CacheBoots
     from pytest_vllm_gates.session.against.held_boot import HeldBoot
     from pytest_vllm_gates.session.against.replicas import Replicas
+    from pytest_vllm_gates.session.against.rolling_restart import RollingRestart
     from pytest_vllm_gates.session.against.second_boot import SecondBoot
     from pytest_vllm_gates.session.items import Evidence
 
@@ -201,3 +202,29 @@ def test_tells_that_its_engine_is_dead(
         findings += found
         cases += looked
     checking(findings, cases, "a server without an engine passes for one that serves")
+
+
+def test_replicas_restart_one_after_the_other(
+    rolling_restart: RollingRestart, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["rolling"] = rolling_restart.as_evidence()
+    checking(
+        *checks_of_rolling.restarts(rolling_restart.failures, rolling_restart.left),
+        "a rolling update stands still",
+    )
+
+
+def test_a_rolling_restart_loses_no_request(
+    *, rolling_restart: RollingRestart, replicas: Replicas, checking: Checking, invariant: bool
+) -> None:
+    if not rolling_restart.requests:
+        raise Blocked("no replica served")
+    checking(
+        *checks_of_rolling.answers(
+            replicas.asked,
+            rolling_restart.requests,
+            rolling_restart.unanswered,
+            invariant=invariant,
+        ),
+        "clients lose requests, or get other answers, while replicas are restarted",
+    )

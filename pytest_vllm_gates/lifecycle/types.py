@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.completion import Completion
 
-BOOTS = {"second_boot": 1, "cache_boots": 5, "held_boot": 1}
+BOOTS = {"second_boot": 1, "cache_boots": 5, "held_boot": 1, "rolling_restart": 4}
 """So many boots each fixture of the gate makes of a family, at most."""
 GRACE_S = 30.0
 """Kubernetes' default between SIGTERM and SIGKILL (`terminationGracePeriodSeconds`).

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.lifecycle import caches, killed
 from pytest_vllm_gates.lifecycle.types import CacheBoot, CacheState
-from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 HALF = 0.6
 """The share of a whole boot after which one that compiles nothing is killed."""
-ROOM = 1.25
-"""How much more memory than the first server's two of them are taken to need, each."""
 
 
 @dataclass
@@ -71,7 +68,8 @@ class CacheBoots:
         """Boot what the killed boot left behind: twice at once where the machine has the room."""
         self.killed()
         env = caches.variables(self.folder)
-        names = ["1 of 2 at once", "2 of 2 at once"] if self._room_for_two() else ["alone"]
+        both = self.replicas.room_for_two()
+        names = ["1 of 2 at once", "2 of 2 at once"] if both else ["alone"]
         with ThreadPoolExecutor(len(names)) as pool:
             launches = [
                 pool.submit(
@@ -119,14 +117,6 @@ class CacheBoots:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.folder, copy, symlinks=True)
         return copy
-
-    def _room_for_two(self) -> bool:
-        """Return whether two servers fit: never on GPUs, of which one takes what there is."""
-        available = machine_inspect.inspect().available_bytes
-        need = self.replicas.resident
-        if self.replicas.run.machine.gpus or not available or not need:
-            return False
-        return available > 2 * ROOM * need
 
     def _asked(self, launch: Launch, name: str) -> CacheBoot:
         """Ask a server the questions, and end it."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.questions import load, question
+from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.process.process import resident_bytes
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
 from pytest_vllm_gates.session import boot as session_boot
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.server.launch import LaunchPlan
     from pytest_vllm_gates.session.run import Run, Subject
+
+
+ROOM = 1.25
+"""How much more memory than the first server's two of them are taken to need, each."""
 
 
 @dataclass
@@ -73,6 +78,13 @@ class Replicas:
         """Ask the run's own server, if it was not asked yet, and end it."""
         self.ask_first()
         self.launch.stop()
+
+    def room_for_two(self) -> bool:
+        """Return whether two servers fit: never on GPUs, of which one takes what there is."""
+        available = machine_inspect.inspect().available_bytes
+        if self.run.machine.gpus or not available or not self.resident:
+            return False
+        return available > 2 * ROOM * self.resident
 
     def ask(self, endpoint: Endpoint) -> Sequence[Completion]:
         """Return a server's answers to the questions, one after the other."""

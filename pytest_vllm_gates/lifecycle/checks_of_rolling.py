@@ -1,0 +1,61 @@
+"""Judges the requests that two replicas got while one after the other was restarted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.client.sameness import compare
+from pytest_vllm_gates.outcomes import Case, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.client.completion import Completion
+    from pytest_vllm_gates.lifecycle.balancer import BalancedRequest
+
+
+def restarts(
+    failures: Mapping[str, str], left: Mapping[str, int]
+) -> tuple[list[Finding], list[Case]]:
+    """Return the replicas that did not come up, or had not answered all when they were ended."""
+    cases = {name: Case(f"the {name} replica") for name in ("first", "second")}
+    findings = [Finding(cases[name], f"it does not serve: {why}") for name, why in failures.items()]
+    findings += [
+        Finding(cases[name], f"{count} requests are not over 30 s after the last new one came")
+        for name, count in left.items()
+    ]
+    return findings, [*cases.values()]
+
+
+def answers(
+    first: Sequence[tuple[str, Completion]],
+    requests: Sequence[BalancedRequest],
+    unanswered: int,
+    *,
+    invariant: bool,
+) -> tuple[list[Finding], list[Case]]:
+    """Return the requests that were lost or answered otherwise; each kind of fault once a replica.
+
+    `first` are the questions, each with the first server's answer; what it did not answer is no
+    yardstick.
+    """
+    cases = [Case(f"request {each.number}", request=each.answer.request) for each in requests]
+    told = Counter[tuple[str, str]]()
+    findings = []
+    for request, case in zip(requests, cases, strict=True):
+        question, before = first[request.question]
+        if before.error:
+            continue
+        fault = compare(before, request.answer, invariant=invariant).fault
+        if not fault:
+            continue
+        kind = (request.replica, question)
+        told[kind] += 1
+        if told[kind] == 1:
+            findings.append(Finding(case, f"{request.replica}: {question!r}: {fault}"))
+    if unanswered:
+        waited = Case("requests without a replica")
+        cases.append(waited)
+        findings.append(Finding(waited, f"{unanswered} requests found no replica that serves"))
+    return findings, cases

@@ -1,0 +1,105 @@
+"""Requests go to the replica with the fewest; one that is taken out ends what it has first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.client.completion import Completion
+from pytest_vllm_gates.lifecycle import balancer
+from pytest_vllm_gates.lifecycle.balancer import Balancer, Traffic
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def answering(name: str) -> Completion:
+    return Completion(content=name)
+
+
+def test_both_replicas_get_requests() -> None:
+    both = Balancer()
+    both.put_in("a", lambda _: answering("a"))
+    both.put_in("b", lambda _: answering("b"))
+    replicas = [done.replica for number in range(4) if (done := both.send(number, 0))]
+    assert sorted(replicas) == ["a", "a", "b", "b"]
+
+
+def test_a_replica_that_is_busy_gets_fewer() -> None:
+    both = Balancer()
+    begun, free = threading.Event(), threading.Event()
+
+    def slow(_: int) -> Completion:
+        begun.set()
+        free.wait(10)
+        return answering("a")
+
+    both.put_in("a", slow)
+    held = threading.Thread(target=both.send, args=(0, 0))
+    held.start()
+    assert begun.wait(10)
+    both.put_in("b", lambda _: answering("b"))
+    replicas = [done.replica for number in range(4) if (done := both.send(number, 0))]
+    free.set()
+    held.join()
+    assert replicas == ["b"] * 4
+
+
+def test_taken_out_a_replica_ends_what_it_has() -> None:
+    one = Balancer()
+    begun, over = threading.Event(), []
+
+    def slow(_: int) -> Completion:
+        begun.set()
+        time.sleep(0.1)
+        over.append(True)
+        return answering("a")
+
+    one.put_in("a", slow)
+    held = threading.Thread(target=one.send, args=(0, 0))
+    held.start()
+    assert begun.wait(10)
+    assert one.take_out("a", 10) == 0
+    assert over == [True]
+    held.join()
+
+
+def test_taken_out_a_replica_may_not_come_to_an_end() -> None:
+    one = Balancer()
+    begun, free = threading.Event(), threading.Event()
+
+    def stuck(_: int) -> Completion:
+        begun.set()
+        free.wait(10)
+        return answering("a")
+
+    one.put_in("a", stuck)
+    held = threading.Thread(target=one.send, args=(0, 0))
+    held.start()
+    assert begun.wait(10)
+    assert one.take_out("a", 0.05) == 1
+    free.set()
+    held.join()
+
+
+def test_without_a_replica_a_request_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(balancer, "LONGEST_WAIT_S", 0.01)
+    assert Balancer().send(0, 0) is None
+
+
+def test_clients_ask_until_they_are_told_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(balancer, "PAUSE_S", 0.001)
+    one = Balancer()
+    one.put_in("a", lambda number: answering(str(number)))
+    with Traffic(one, questions=3) as traffic:
+        traffic.wait_for(20, 10)
+    assert len(traffic.requests) >= 20
+    assert traffic.unanswered == 0
+    assert all(each.answer.content == str(each.number % 3) for each in traffic.requests)
+    numbers = [each.number for each in traffic.requests]
+    assert len({*numbers}) == len(numbers)
