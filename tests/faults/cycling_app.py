@@ -2,8 +2,8 @@
 
 `CYCLE` in the environment chooses how: `forgets` answers another question once the server was
 woken or resumed, `lies` says that it does not sleep and is not paused, `cuts` ends long streams in
-their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps. vLLM itself
-loads it (`--middleware cycling_app.Cycling`), so it imports nothing of ours.
+their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps, `tires` answers
+500 to every fifth chat once it has answered forty. vLLM itself loads it (`--middleware cycling_app.Cycling`), so it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ CHAT = "/v1/chat/completions"
 GOES_ON = ("/wake_up", "/resume")
 HELD = ("/sleep", "/pause")
 STATES = {"/is_sleeping": "is_sleeping", "/is_paused": "is_paused"}
+TIRED_AFTER, TIRED_EVERY = 40, 5
 CUT_AFTER = 12
 """Events of a stream that is cut."""
 
@@ -29,6 +30,7 @@ class Cycling:
         self.app = app
         self.way = os.environ.get("CYCLE", "")
         self.was_held = self.held = False
+        self.chats = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on, or spoil it."""
@@ -36,8 +38,11 @@ class Cycling:
         if path in GOES_ON:
             self.was_held, self.held = True, False
         self.held = self.held or path in HELD
+        self.chats += path == CHAT
         if self.way == "lies" and path in STATES:
             await answer(send, 200, json.dumps({STATES[path]: False}).encode())
+        elif self.way == "tires" and path == CHAT and self.is_tired():
+            await answer(send, 500, b'{"error": {"message": "tired"}}')
         elif self.way == "loses" and path == "/health" and self.held:
             await answer(send, 503, b"")
         elif self.way == "forgets" and path == CHAT and self.was_held:
@@ -50,6 +55,10 @@ class Cycling:
             await self.app(scope, giving(text, receive), cutting(send) if long else send)
         else:
             await self.app(scope, receive, send)
+
+    def is_tired(self) -> bool:
+        """Return whether this chat is one that is not answered."""
+        return self.chats > TIRED_AFTER and self.chats % TIRED_EVERY == 0
 
 
 def cutting(send: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A real server that is another one after a sleep or on used caches turns its check red."""
+"""A real server that sleeps badly, loses requests or mixes caches up turns its check red."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ LIFECYCLE = ("-m", "boot or lifecycle", "--lifecycle")
 BOOT = "test_boot.py"
 HELD = "sleep_and_pause or under_way or told_apart"
 STREAMS = "second_time or open_streams"
+ROLLING = "rolling or one_after_the_other"
 CACHES = "killed or garbled or only_read"
 SERVED = "rope_theta"
 
@@ -44,6 +45,7 @@ FAULTS = [
     Cycle("lies", "alive_and_ready_are_told_apart", "it tells False while it is held"),
     Cycle("loses", "alive_and_ready_are_told_apart", "/health answers 503 while it is held"),
     Cycle("cuts", "open_streams_end_when_it_is_told_to_stop", "as if it were whole", STREAMS),
+    Cycle("tires", "a_rolling_restart_loses_no_request", "no answer: answered 500", ROLLING),
 ]
 
 
