@@ -2,8 +2,9 @@
 
 `CYCLE` in the environment chooses how: `forgets` answers another question once the server was
 woken or resumed, `lies` says that it does not sleep and is not paused, `cuts` ends long streams in
-their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps, `tires` answers
-500 to every fifth chat once it has answered forty. vLLM itself loads it (`--middleware cycling_app.Cycling`), so it imports nothing of ours.
+their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps, `tires`
+answers 500 to every fifth chat once it has answered forty. vLLM itself loads it (`--middleware
+cycling_app.Cycling`), so it imports nothing of ours.
 """
 
 from __future__ import annotations
