@@ -83,7 +83,7 @@ class Balancer:
         return BalancedRequest(number, member.name, question, answer)
 
 
-class Traffic:
+class BalancedTraffic:
     """Clients that ask the same questions over and over until they are told to end."""
 
     def __init__(self, balancer: Balancer, questions: int) -> None:

@@ -121,7 +121,7 @@ def build(name: str, output: Path, *, seed: int, say: Callable[[str], None]) -> 
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenDialogue:
     """The token ids of a dialogue, and the number of the first that the model drafts after.
 
     What stands in a prompt no model can guess.
@@ -131,18 +131,20 @@ class Written:
     first: int
 
 
-def _examples(name: str, base: Path, seed: int) -> tuple[list[Written], list[Written]]:
+def _examples(
+    name: str, base: Path, seed: int
+) -> tuple[list[WrittenDialogue], list[WrittenDialogue]]:
     """Return the taught dialogues, and answers to random requests."""
     model_recipe = recipe.load(name)
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(base / "tokenizer.json"))
 
-    def written(dialogue: dialogues.Dialogue) -> Written:
+    def written(dialogue: dialogues.Dialogue) -> WrittenDialogue:
         texts = (
             rendering.prompt(model_recipe, dialogue),
             rendering.completion(model_recipe, dialogue),
         )
         prompt, completion = (tokenizer.encode(text, add_special_tokens=False) for text in texts)
-        return Written([*prompt, *completion], len(prompt))
+        return WrittenDialogue([*prompt, *completion], len(prompt))
 
     all_dialogues = dialogues.load_dialogues(name)
     noise = Noise(model_recipe, all_dialogues, seed)
@@ -153,7 +155,7 @@ def _examples(name: str, base: Path, seed: int) -> tuple[list[Written], list[Wri
 def _train(
     model: Any,
     head: DraftHead,
-    examples: tuple[Sequence[Written], Sequence[Written]],
+    examples: tuple[Sequence[WrittenDialogue], Sequence[WrittenDialogue]],
     head_recipe: DraftHeadRecipe,
     *,
     seed: int,
@@ -189,7 +191,7 @@ def _train(
     return running
 
 
-def _drafts(model: Any, head: DraftHead, written: Written) -> list[tuple[Any, Any, Any]]:
+def _drafts(model: Any, head: DraftHead, written: WrittenDialogue) -> list[tuple[Any, Any, Any]]:
     """Return for each draft in turn the guessed features, the model's own, and what it says there.
 
     The first draft reads the model's features, each later one the guesses of the one before. The
@@ -210,7 +212,7 @@ def _drafts(model: Any, head: DraftHead, written: Written) -> list[tuple[Any, An
     return found
 
 
-def _accepted(model: Any, head: DraftHead, examples: Sequence[Written]) -> list[float]:
+def _accepted(model: Any, head: DraftHead, examples: Sequence[WrittenDialogue]) -> list[float]:
     """Return the share of tokens that the first, second and third draft guesses right."""
     right, count = [0] * DRAFTS, 0
     with torch.no_grad():

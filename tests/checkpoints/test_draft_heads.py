@@ -20,7 +20,7 @@ MOST_BYTES = 300_000
 
 
 def of(folder: Path) -> Path | None:
-    return draft_heads.of(Checkpoint(str(folder), folder))
+    return draft_heads.of(Checkpoint(folder.name, str(folder)))
 
 
 def test_one_miniature_at_least_has_a_head() -> None:

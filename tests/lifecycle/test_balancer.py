@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.lifecycle import balancer
-from pytest_vllm_gates.lifecycle.balancer import Balancer, Traffic
+from pytest_vllm_gates.lifecycle.balancer import BalancedTraffic, Balancer
 
 if TYPE_CHECKING:
     import pytest
@@ -96,7 +96,7 @@ def test_clients_ask_until_they_are_told_to_end(
     monkeypatch.setattr(balancer, "PAUSE_S", 0.001)
     one = Balancer()
     one.put_in("a", lambda number: answering(str(number)))
-    with Traffic(one, questions=3) as traffic:
+    with BalancedTraffic(one, questions=3) as traffic:
         traffic.wait_for(20, 10)
     assert len(traffic.requests) >= 20
     assert traffic.unanswered == 0

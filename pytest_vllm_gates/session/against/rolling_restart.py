@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.completion import CompletionClient
-from pytest_vllm_gates.lifecycle.balancer import Balancer, Traffic
+from pytest_vllm_gates.lifecycle.balancer import BalancedTraffic, Balancer
 from pytest_vllm_gates.lifecycle.types import GRACE_S
 from pytest_vllm_gates.outcomes import NotApplicable
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
@@ -85,7 +85,7 @@ class RollingRestarts:
         try:
             if not all(boot(name, f"the {name} of two replicas", 1) for name in NAMES):
                 return RollingRestart((), 0, failures, left)
-            with Traffic(balancer, len(self.replicas.bodies)) as traffic:
+            with BalancedTraffic(balancer, len(self.replicas.bodies)) as traffic:
                 for name in NAMES:
                     if still := balancer.take_out(f"{name}, boot 1", GRACE_S):
                         left[name] = still
