@@ -43,6 +43,8 @@ class DialectCase(toml.Record):
     """`answer` for a word of the conversation's own answer as a stop string."""
     official_switch: bool = False
     """Whether thinking is switched off in the dialect's own words, not by the template's."""
+    format: str = ""
+    """The one text that the answer may be, as JSON, by the schema of its format; empty for none."""
     developer: bool = False
     """Whether the system message is sent with the role `developer`."""
     blocks: bool = False
@@ -85,6 +87,9 @@ def chat_request(
         body["tool_choice"] = case.tool_choice
     elif case.tool_choice:
         body["tool_choice"] = {"type": "function", "function": {"name": case.tool_choice}}
+    if case.format:
+        schema = {"name": "text", "schema": {"enum": [case.format]}, "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if case.one_call:
         body["parallel_tool_calls"] = False
     return body, ""

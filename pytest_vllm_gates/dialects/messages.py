@@ -46,6 +46,9 @@ def request(chat: Mapping[str, Any]) -> dict[str, Any]:
         body["chat_template_kwargs"] = kwargs
     if stop := chat.get("stop"):
         body["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if shape := chat.get("response_format"):
+        schema = shape["json_schema"]["schema"]
+        body["output_config"] = {"format": {"type": shape["type"], "schema": schema}}
     if chat.get("tools"):
         body["tools"] = [_tool(tool["function"]) for tool in chat["tools"]]
         if choice := _choice(chat):

@@ -35,6 +35,8 @@ def request(chat: Mapping[str, Any]) -> dict[str, Any]:
     body |= {name: chat[name] for name in ALIKE if name in chat}
     if chat.get("tools"):
         body["tools"] = [_tool(tool["function"]) for tool in chat["tools"]]
+    if shape := chat.get("response_format"):
+        body["text"] = {"format": {"type": shape["type"], **shape["json_schema"]}}
     choice = chat.get("tool_choice")
     if isinstance(choice, dict):
         body["tool_choice"] = {"type": "function", "name": choice["function"]["name"]}

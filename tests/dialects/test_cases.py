@@ -57,6 +57,11 @@ def test_a_system_message_may_be_the_developers_or_in_parts() -> None:
     assert [message["content"][0]["type"] for message in parts] == ["text", "text"]
 
 
+def test_a_format_leaves_one_text() -> None:
+    shape = request(conversation="plain", format="<b>")["response_format"]
+    assert shape["json_schema"]["schema"] == {"enum": ["<b>"]}
+
+
 def test_a_tool_is_chosen_by_its_name() -> None:
     chat = request(conversation="tool-one", tool_choice="get_time", one_call=True)
     assert chat["tool_choice"] == {"type": "function", "function": {"name": "get_time"}}

@@ -167,6 +167,16 @@ def test_parallel_calls_are_switched_off_in_each_dialect() -> None:
     assert choice == {"type": "auto", "disable_parallel_tool_use": True}
 
 
+def test_a_format_has_a_place_in_each_dialect() -> None:
+    schema = {"enum": ["a"]}
+    named = {"name": "text", "schema": schema, "strict": True}
+    chat = {**CHAT, "response_format": {"type": "json_schema", "json_schema": named}}
+    assert responses.request(chat)["text"] == {"format": {"type": "json_schema", **named}}
+    assert messages.request(chat)["output_config"] == {
+        "format": {"type": "json_schema", "schema": schema}
+    }
+
+
 def test_only_messages_have_stop_sequences() -> None:
     chat = {**CHAT, "stop": ["x"]}
     assert messages.request(chat)["stop_sequences"] == ["x"]

@@ -268,3 +268,17 @@ def begins_with_an_empty_block(exchange: Exchange) -> None:
     content = exchange.events[0]["content"]
     thought = sum(block["type"] == "thinking" for block in content)
     content.insert(thought, {"type": "text", "text": ""})
+
+
+@whole(MESSAGES, MEANS, "content: differs from character ")
+def escapes_for_html(exchange: Exchange) -> None:
+    """A gateway has pages in mind."""
+    for block in blocks(exchange, "text"):
+        block["text"] = block["text"].replace("&", "&amp;").replace("<", "&lt;")
+
+
+@whole(MESSAGES, MEANS, "tool_calls[0].arguments: ")
+def gives_inputs_as_texts(exchange: Exchange) -> None:
+    """Whatever a parameter's type is."""
+    for block in blocks(exchange, "tool_use"):
+        block["input"] = {name: str(value) for name, value in block["input"].items()}

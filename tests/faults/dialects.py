@@ -203,6 +203,18 @@ def thinks_although_thinking_is_disabled(exchange: Exchange) -> None:
     exchange.body.pop("thinking", None)
 
 
+@asked(RESPONSES, MEANS, "content: ")
+def forgets_the_format_of_a_response(exchange: Exchange) -> None:
+    """`text.format` is dropped."""
+    exchange.body.pop("text", None)
+
+
+@asked(MESSAGES, MEANS, "content: ")
+def forgets_the_format_of_a_message(exchange: Exchange) -> None:
+    """`output_config` is dropped."""
+    exchange.body.pop("output_config", None)
+
+
 @asked(COMPLETIONS, MEANS, "stop string: chat ")
 def ignores_stop_strings_of_completions(exchange: Exchange) -> None:
     """The older API knows no stop strings."""
