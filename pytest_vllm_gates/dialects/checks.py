@@ -193,13 +193,15 @@ def _named(chat: Answer) -> Answer:
 def _elsewhere(dialogue: HeldDialogue, first: Answer, second: Answer) -> bool:
     """Return whether two answers were generated differently: a text of both parts in its middle.
 
-    Rounding in another batch may decide a near tie. Other tokens of the prompt, which are a finding
-    of their own, make another answer.
+    Rounding in another batch may decide a near tie, but none in a text that a format leaves no
+    choice. Other tokens of the prompt, which are a finding of their own, make another answer.
     """
     prompts = {each.usage.prompt_tokens for each in (first, second) if each.usage}
     if not dialogue.near_tie and len(prompts) <= 1:
         return False
-    texts = [(first.reasoning, second.reasoning), (first.content, second.content)]
+    texts = [(first.reasoning, second.reasoning)]
+    if not dialogue.chat_request.get("response_format"):
+        texts.append((first.content, second.content))
     if [call.name for call in first.tool_calls] == [call.name for call in second.tool_calls]:
         pairs = zip(first.tool_calls, second.tool_calls, strict=True)
         texts += [(canonical(a.arguments), canonical(b.arguments)) for a, b in pairs]

@@ -64,6 +64,16 @@ def test_an_answer_that_parts_at_a_near_tie_is_not_compared() -> None:
     assert says(checks.meaning_findings(heard)) != []
 
 
+def test_a_text_that_a_format_forces_is_compared_at_a_near_tie_too() -> None:
+    other = {**MESSAGE, "content": [{"type": "text", "text": "Pantheon."}]}
+    chat = replace(ANSWER, reasoning="", tool_calls=(), finish_reason="tool_calls")
+    heard = dialogues(reply("messages", "whole", other), chat=chat, near_tie=True)
+    (held,) = heard.dialogues
+    formatted = {**held.chat_request, "response_format": {"type": "json_schema"}}
+    heard = replace(heard, dialogues=(replace(held, chat_request=formatted),))
+    assert len(says(checks.meaning_findings(heard))) == 1
+
+
 def test_an_answer_to_other_tokens_is_not_compared_where_it_parts() -> None:
     usage = {**RESPONSE["usage"], "input_tokens": 6}
     item = {**RESPONSE["output"][1], "content": [{"type": "output_text", "text": "Pantheon."}]}
