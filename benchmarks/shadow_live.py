@@ -62,12 +62,12 @@ class SeldomText:
             message.finish_reason = "stop"
 
 
-def body(endpoint: Endpoint, run: int, number: int) -> bytes:
+def body(run: int, number: int) -> bytes:
     """Return a request that has to call; no two are alike, so that each is generated."""
     question = f"What is the weather in Oslo? ({run}-{number})"
     return json.dumps(
         {
-            "model": endpoint.model,
+            "model": FAMILY,
             "messages": [{"role": "user", "content": question}],
             "tools": [WEATHER],
             "tool_choice": "required",
@@ -87,7 +87,7 @@ def one_run(stable: Endpoint, run: int, pairs: int, process: ShadowProcess) -> d
             if ended.is_set():
                 return
             headers = stable.request_headers()
-            data = body(stable, run, number)
+            data = body(run, number)
             status, _, answer = ask(process.port, "POST", CHAT, data, headers, named=False)
             if status != OK:
                 raise RuntimeError(f"the stable server answers {status}: {answer!r}")

@@ -49,7 +49,6 @@ SPEED_TOKENS = 64
 ROUNDS = 3
 ANSWER_S = 300.0
 GRACE_S = 3.0
-CPU_INFO = Path("/proc/cpuinfo")
 FP32, THE_DEFAULT = "transformers in fp32", "the default backend"
 
 
@@ -171,14 +170,6 @@ class Trials:
 def with_backend(serve: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return a lane's flags with a backend's; a table keeps the lane's other keys."""
     return toml.merged(flags.merged(serve), own)
-
-
-def has_amx() -> bool:
-    """Return whether this machine's processor has AMX."""
-    try:
-        return " amx_tile" in CPU_INFO.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
 
 
 def _prompts(task: BackendTask, serve: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

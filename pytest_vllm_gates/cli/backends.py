@@ -18,7 +18,7 @@ from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.checkpoints import named, prompt_files
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.machine import inspect as machine_inspect, recorded
+from pytest_vllm_gates.machine import cpu_flags, inspect as machine_inspect, recorded
 from pytest_vllm_gates.preflight import gather
 from pytest_vllm_gates.server.patience import BootLimits
 
@@ -99,15 +99,13 @@ def run(options: argparse.Namespace) -> int:
 
 def platform_of(planned: Environment, machine: Machine) -> Platform:
     """Return what decides which backends there are."""
-    from pytest_vllm_gates.backends.run import has_amx  # noqa: PLC0415 - heavy
-
     capability = machine.devices[0].capability if machine.devices else None
     return catalog.Platform(
         device=gather.of(planned).device or ("cuda" if machine.gpus else "cpu"),
         version=planned.vllm,
         packages=frozenset(planned.versions),
         major=int(capability.partition(".")[0]) if capability else None,
-        amx=has_amx(),
+        amx="amx_tile" in cpu_flags.flags(),
     )
 
 

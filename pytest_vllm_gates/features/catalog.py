@@ -59,6 +59,8 @@ class Feature(toml.Record):
     needs_gpu: bool = False
     needs_package: str = ""
     """A package of the lane's environment without which vLLM refuses it."""
+    needs_cpu_flags: tuple[str, ...] = ()
+    """Flags of /proc/cpuinfo, one of which a CPU has to have where there is no GPU."""
     needs_draft_head: bool = False
     """Whether the miniature has to come with a head that drafts for it."""
     in_pairs: bool = True
