@@ -8,7 +8,8 @@
 
 `alarms` and `power` look after every pair, as the shadow may. The others send chats, every other
 one streamed, to a fake server directly and through a shadow, compare every byte, and print both
-times; they want an idle machine. `latency` sends one chat at a time, to one and the other by
+times; they want an idle machine. The last lines are the figures with their limits, which the exit
+status keeps to. `latency` sends one chat at a time, to one and the other by
 turns. `traffic` sends at a rate. `costs` is both, in less than three minutes.
 """
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 SETTINGS = shadow_settings.load()
+POWER = 0.95
+MOST_ADDED_MS = 1.0
 
 
 def judged_pair(drawn: random.Random, soft: float, broken: float, slower: float) -> PairJudgement:
@@ -83,16 +86,19 @@ def simulate(options: argparse.Namespace) -> int:
         for seed in range(options.runs)
     ]
     rejected = [number for promotion, number in ends if promotion == "REJECT"]
-    print(
-        json.dumps(
-            {
-                "what": options.what, "runs": options.runs, "pairs": options.pairs,
-                "broken": broken, "soft": options.soft, "rejected": len(rejected),
-                "median_pairs": statistics.median(rejected) if rejected else None,
-            }
+    share = len(rejected) / options.runs
+    if options.what == "alarms":
+        print(
+            f"equal servers, {options.pairs} pairs, looked at after each: {len(rejected)} of "
+            f"{options.runs} runs rejected (none may be)"
         )
-    )  # fmt: skip
-    return 0
+        return int(bool(rejected))
+    median = f" after {statistics.median(rejected):.0f} pairs (median)" if rejected else ""
+    print(
+        f"{broken:.1%} of the canary's answers broken, at most {options.pairs} pairs: {share:.0%} "
+        f"of {options.runs} runs rejected{median} (at least {POWER:.0%})"
+    )
+    return int(share < POWER)
 
 
 def chat_body(*, stream: bool) -> bytes:
@@ -209,6 +215,7 @@ def shadowed_chats(canary_mode: str) -> Iterator[tuple[str, ShadowProcess]]:
 def costs(options: argparse.Namespace) -> int:
     """Print what the shadow adds to each answer."""
     fine = True
+    said = []
     for what in ("latency", "traffic") if options.what == "costs" else (options.what,):
         with shadowed_chats(options.canary) as (stable, process):
             through = f"http://127.0.0.1:{process.port}"
@@ -221,6 +228,15 @@ def costs(options: argparse.Namespace) -> int:
         result |= {name: document[name] for name in ("promotion", "pairs", "traffic")}
         print(json.dumps({"what": what, "canary": options.canary, **result}, indent=1), flush=True)
         fine = fine and result["same_bytes"] and not result["lost"]
+        added = result["p99_ms"]["added"]
+        limit = f" (below {MOST_ADDED_MS:.0f})" if what == "latency" else ""
+        fine = fine and (added < MOST_ADDED_MS or what != "latency")
+        said.append(
+            f"{what}: {result['requests']} requests, {result['lost']} lost, bytes "
+            f"{'as' if result['same_bytes'] else 'NOT as'} the server's; "
+            f"p99 {added:+.2f} ms{limit}"
+        )
+    print("\n".join(said))
     return 0 if fine else 1
 
 
