@@ -90,9 +90,12 @@ def log_below(minus: int, plus: int, trials: int, margin: float) -> float:
         + zero * np.log1p(bets * margin)
         + minus * np.log1p(bets * (margin + 1))
     )
-    return float(special.logsumexp(wealth)) - math.log(len(bets))
+    # The logarithm of the mean of exp(wealth); scipy's logsumexp takes ten times as long.
+    most = wealth.max()
+    return float(most + np.log(np.exp(wealth - most).mean()))
 
 
+@lru_cache(maxsize=1024)
 def upper_difference(minus: int, plus: int, trials: int, alpha: float) -> float:
     """Return the bound that a mean difference is below, at `1 - alpha`; 1 where there is none."""
     goal = -math.log(alpha)
