@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.dialects import batch, checks, identity, parts
+from pytest_vllm_gates.dialects import batch, checks, identity, parts, pieces
 from pytest_vllm_gates.dialects.stored import NotStored
 from pytest_vllm_gates.dialects.types import STREAM
 from pytest_vllm_gates.outcomes import Finding, NotApplicable
@@ -60,6 +60,7 @@ def test_events_come_in_order(dialogues: Dialogues, checking: Checking) -> None:
         for reply in streams
         for sentence in checks.event_faults(reply)
     ]
+    findings += pieces.findings(dialogues)
     cases = [reply.finding_case for reply in streams]
     checking(findings, cases, "A client that follows a stream's events loses its place")
 

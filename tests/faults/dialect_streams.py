@@ -264,3 +264,18 @@ def streams_the_name_of_another_model(exchange: Exchange) -> None:
     """Only streams have the name that the model has behind the gateway."""
     for event in events(exchange, "message_start"):
         event["message"]["model"] = "/models/qwen"
+
+
+@stream(MESSAGES, ORDER, "came in one event: clients wait for the whole text")
+def sends_each_text_at_once(exchange: Exchange) -> None:
+    """A gateway waits for a block to end before it passes it on."""
+    kept: list[Part] = []
+    for event in exchange.events:
+        added = event.get("delta") or {}
+        name = next((part for part in ("text", "thinking") if added.get(part)), None)
+        last = kept[-1].get("delta") or {} if kept else {}
+        if name and name in last and kept[-1]["index"] == event["index"]:
+            kept[-1] = {**kept[-1], "delta": {**last, name: last[name] + added[name]}}
+        else:
+            kept.append(event)
+    exchange.events = kept
