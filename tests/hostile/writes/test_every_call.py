@@ -153,6 +153,7 @@ PAST_THE_WRITER = {
     "load/generator/measure.py": "a temporary folder",
     "miniatures/build.py": "into a folder that is renamed when it is whole",
     "miniatures/build_adapters.py": "into a folder that is renamed when it is whole",
+    "miniatures/build_draft_head.py": "into a folder that is renamed when it is whole",
     "miniatures/embedding.py": "into a folder that is renamed when it is whole",
     "gates_store/archive.py": "a temporary folder that is removed where unpacking fails",
     "miniatures/tokenizer.py": "into a folder that is renamed when it is whole",
