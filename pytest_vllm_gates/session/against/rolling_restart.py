@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAMES = ("first", "second")
 LEAST_REQUESTS = 500
+SETTLED_REQUESTS = 40
+"""What both replicas answer together before the first restart, and after the last one."""
 MOST_WAIT_S = 600.0
 """What the clients get after the restarts to come to as many requests."""
 
@@ -86,6 +88,7 @@ class RollingRestarts:
             if not all(boot(name, f"the {name} of two replicas", 1) for name in NAMES):
                 return RollingRestart((), 0, failures, left)
             with BalancedTraffic(balancer, len(self.replicas.bodies)) as traffic:
+                traffic.wait_for(SETTLED_REQUESTS, MOST_WAIT_S)
                 for name in NAMES:
                     if still := balancer.take_out(f"{name}, boot 1", GRACE_S):
                         left[name] = still
@@ -93,7 +96,8 @@ class RollingRestarts:
                     if not boot(name, f"the {name} replica again, under requests", 2):
                         break
                 else:
-                    traffic.wait_for(LEAST_REQUESTS, MOST_WAIT_S)
+                    more = len(traffic.requests) + SETTLED_REQUESTS
+                    traffic.wait_for(max(LEAST_REQUESTS, more), MOST_WAIT_S)
         finally:
             for launch in running.values():
                 launch.stop()
