@@ -102,11 +102,9 @@ class FeatureBoots:
         number = len(self._boots) + 1
         stored = self.folder / f"{number}-stored"
         shutil.rmtree(stored, ignore_errors=True)
-        places = {
-            FOLDER: str(stored),
-            CHECKPOINT: str(self.subject.checkpoint.source),
-            DRAFT_HEAD: str(draft_heads.of(self.subject.checkpoint)),
-        }
+        places = {FOLDER: str(stored), CHECKPOINT: str(self.subject.checkpoint.source)}
+        if any(feature.needs_draft_head for feature in combination.features):
+            places[DRAFT_HEAD] = str(draft_heads.of(self.subject.checkpoint))
         serve, own_flags = (with_places(flags, places) for flags in (serve, own_flags))
         lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         self.progress(
