@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from e2e.served import Served
-from e2e.test_shadow import WEATHER
 from faults.messages import Message, as_message
 from faults.proxy import Proxy
 from faults.upstream import Upstream
-from shadow.shadow_servers import CHAT, ShadowProcess, ask, judged, shadow
+from shadow.shadow_servers import CHAT, WEATHER, ShadowProcess, ask, judged, shadow
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint

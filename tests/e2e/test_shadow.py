@@ -9,7 +9,7 @@ import pytest
 from faults.messages import Message, as_message
 from faults.proxy import Proxy
 from faults.upstream import Upstream
-from shadow.shadow_servers import CHAT, ask, shadow
+from shadow.shadow_servers import CHAT, WEATHER, ask, shadow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 KEY = "SHADOW_CANARY_KEY"
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a city",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-        },
-    },
-}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 BODIES: list[dict[str, Any]] = [
     {},

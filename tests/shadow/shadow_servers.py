@@ -26,6 +26,18 @@ WAIT_S = 120
 NO_CONTENT = 204
 CHAT = "/v1/chat/completions"
 MAIN = "import sys; from pytest_vllm_gates.cli.main import main; sys.exit(main(sys.argv[1:]))"
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a city",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
 WORDS = ("It", " is", " cold", " today", " in", " Oslo", ".")
 
 
