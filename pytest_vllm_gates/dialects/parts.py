@@ -21,7 +21,10 @@ THOUGHT = ("thinking", "redacted_thinking", "reasoning")
 
 
 def faults(reply: Reply) -> Iterator[str]:
-    """Yield what is wrong with the content of a message or the output of a response."""
+    """Yield what is wrong with the content of a message or the output of a response.
+
+    The only part of an answer may be empty: then the model wrote nothing.
+    """
     body = reply.assembled if reply.mode == STREAM else reply.body
     name = {MESSAGES: "content", RESPONSES: "output"}.get(reply.dialect)
     if name is None:
@@ -32,7 +35,7 @@ def faults(reply: Reply) -> Iterator[str]:
     if thought != sorted(thought, reverse=True):
         yield f"{name}: {', '.join(kinds)}: thinking comes first"
     for place, part in enumerate(parts):
-        if "" in _texts(part):
+        if len(parts) > 1 and "" in _texts(part):
             yield f"{name}[{place}] is {kinds[place]} without any text"
 
 

@@ -32,7 +32,7 @@ REASONING, SAID, _ = ITEMS
         ),
         (
             "messages",
-            {"content": [{**THINKING, "thinking": ""}]},
+            {"content": [{**THINKING, "thinking": ""}, TEXT]},
             ["content[0] is thinking without any text"],
         ),
         (
@@ -42,9 +42,10 @@ REASONING, SAID, _ = ITEMS
         ),
         (
             "responses",
-            {"output": [{**SAID, "content": [{"type": "output_text", "text": ""}]}]},
-            ["output[0] is message without any text"],
+            {"output": [REASONING, {**SAID, "content": [{"type": "output_text", "text": ""}]}]},
+            ["output[1] is message without any text"],
         ),
+        ("messages", {"content": [{**TEXT, "text": ""}]}, []),
     ],
 )
 def test_parts(dialect: str, body: dict[str, Any], found: list[str]) -> None:
