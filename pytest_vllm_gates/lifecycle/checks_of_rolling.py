@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.client.sameness import compare
+from pytest_vllm_gates.lifecycle.types import GRACE_S
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ def restarts(
     cases = {name: Case(f"the {name} replica") for name in ("first", "second")}
     findings = [Finding(cases[name], f"it does not serve: {why}") for name, why in failures.items()]
     findings += [
-        Finding(cases[name], f"{count} requests are not over 30 s after the last new one came")
+        Finding(
+            cases[name],
+            f"{count} requests are not over {GRACE_S:.0f} s after no more came: bound them by "
+            "max_tokens, or raise the pod's terminationGracePeriodSeconds",
+        )
         for name, count in left.items()
     ]
     return findings, [*cases.values()]

@@ -122,14 +122,8 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _adapters(options: argparse.Namespace) -> None:
-    load(options.name)
-    if not adapters.recipes(options.name):
-        raise MiniatureError(
-            f"miniature {options.name} has no adapters\n"
-            f"describe them in {RECIPES / options.name / adapters.RECIPE}"
-        )
-    if options.python or importlib.util.find_spec("torch") is None:
-        _elsewhere("adapters", options)
+    lacks = "no adapters\ndescribe them in {}" if not adapters.recipes(options.name) else ""
+    _check_addition("adapters", options, lacks, adapters.RECIPE)
     from pytest_vllm_gates.miniatures.build_adapters import build  # noqa: PLC0415
 
     output = options.output or adapters.FOLDER / options.name
@@ -139,18 +133,24 @@ def _adapters(options: argparse.Namespace) -> None:
 
 
 def _draft_head(options: argparse.Namespace) -> None:
-    load(options.name)
-    if draft_heads.recipe(options.name) is None:
-        raise MiniatureError(
-            f"miniature {options.name} has no draft head\n"
-            f"describe it in {RECIPES / options.name / draft_heads.RECIPE}"
-        )
-    if options.python or importlib.util.find_spec("torch") is None:
-        _elsewhere("draft-head", options)
+    lacks = "no draft head\ndescribe it in {}" if not draft_heads.recipe(options.name) else ""
+    _check_addition("draft-head", options, lacks, draft_heads.RECIPE)
     from pytest_vllm_gates.miniatures.build_draft_head import build  # noqa: PLC0415
 
     output = options.output or draft_heads.FOLDER / options.name
     build(options.name, output, seed=options.seed or 0, say=_say)
+
+
+def _check_addition(
+    command_name: str, options: argparse.Namespace, lacks: str, recipe_name: str
+) -> None:
+    """Raise where a miniature lacks the addition; go on in an interpreter that has torch."""
+    load(options.name)
+    if lacks:
+        recipe_file = RECIPES / options.name / recipe_name
+        raise MiniatureError(f"miniature {options.name} has {lacks.format(recipe_file)}")
+    if options.python or importlib.util.find_spec("torch") is None:
+        _elsewhere(command_name, options)
 
 
 def _elsewhere(command_name: str, options: argparse.Namespace) -> None:

@@ -47,11 +47,7 @@ def build(
     """
     model_recipe = recipe.load(name)
     seed = model_recipe.training.seed if seed is None else seed
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    torch.manual_seed(seed)
-    torch.set_num_threads(THREADS)
-    torch.use_deterministic_algorithms(True)
+    training.make_repeatable(seed, THREADS)
     if model_recipe.embeds:
         _build_embedding(model_recipe, output, seed, say)
         return

@@ -67,11 +67,7 @@ def _build(
     name: str, adapter: AdapterRecipe, output: Path, *, seed: int, say: Callable[[str], None]
 ) -> None:
     model_recipe = recipe.load(name)
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    torch.manual_seed(seed)
-    torch.set_num_threads(THREADS)
-    torch.use_deterministic_algorithms(True)
+    training.make_repeatable(seed, THREADS)
     base = miniatures.path(name)
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(base / "tokenizer.json"))
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)

@@ -38,6 +38,8 @@ from transformers.models.llama.modeling_llama import (  # noqa: E402
     LlamaRotaryEmbedding,
 )
 
+from pytest_vllm_gates.miniatures import training  # noqa: E402
+
 THREADS = 1  # layers this small gain nothing from a second
 DRAFTS = 3  # tokens that are drafted from guesses alone while it is trained
 NOISE_EXAMPLES = 200
@@ -80,11 +82,7 @@ def build(name: str, output: Path, *, seed: int, say: Callable[[str], None]) -> 
     """
     head_recipe = draft_heads.recipe(name)
     assert head_recipe  # noqa: S101 - the command looks
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    torch.manual_seed(seed)
-    torch.set_num_threads(THREADS)
-    torch.use_deterministic_algorithms(True)
+    training.make_repeatable(seed, THREADS)
     base = miniatures.path(name)
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
     model.requires_grad_(requires_grad=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+import transformers
 from torch.nn.functional import cross_entropy
 
 from pytest_vllm_gates.miniatures.training_state import TrainingState
@@ -54,6 +55,15 @@ class TrainingResult:
     loss: float
     worst: float
     worst_id: str
+
+
+def make_repeatable(seed: int, threads: int) -> None:
+    """Have torch come to the same weights each time, and transformers say nothing meanwhile."""
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    torch.manual_seed(seed)
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
 
 
 def train(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-import time
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.client.completion import Completion
@@ -11,6 +11,8 @@ from pytest_vllm_gates.lifecycle import balancer
 from pytest_vllm_gates.lifecycle.balancer import BalancedTraffic, Balancer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pytest
 
 
@@ -26,61 +28,45 @@ def test_both_replicas_get_requests() -> None:
     assert sorted(replicas) == ["a", "a", "b", "b"]
 
 
-def test_a_replica_that_is_busy_gets_fewer() -> None:
-    both = Balancer()
+@contextlib.contextmanager
+def busy(one: Balancer) -> Iterator[threading.Event]:
+    """Put a replica in that has one request, until the event is set."""
     begun, free = threading.Event(), threading.Event()
 
-    def slow(_: int) -> Completion:
+    def answer(_: int) -> Completion:
         begun.set()
         free.wait(10)
         return answering("a")
 
-    both.put_in("a", slow)
-    held = threading.Thread(target=both.send, args=(0, 0))
+    one.put_in("a", answer)
+    held = threading.Thread(target=one.send, args=(0, 0))
     held.start()
     assert begun.wait(10)
-    both.put_in("b", lambda _: answering("b"))
-    replicas = [done.replica for number in range(4) if (done := both.send(number, 0))]
+    yield free
     free.set()
     held.join()
+
+
+def test_a_replica_that_is_busy_gets_fewer() -> None:
+    both = Balancer()
+    with busy(both):
+        both.put_in("b", lambda _: answering("b"))
+        replicas = [done.replica for number in range(4) if (done := both.send(number, 0))]
     assert replicas == ["b"] * 4
 
 
 def test_taken_out_a_replica_ends_what_it_has() -> None:
     one = Balancer()
-    begun, over = threading.Event(), []
-
-    def slow(_: int) -> Completion:
-        begun.set()
-        time.sleep(0.1)
-        over.append(True)
-        return answering("a")
-
-    one.put_in("a", slow)
-    held = threading.Thread(target=one.send, args=(0, 0))
-    held.start()
-    assert begun.wait(10)
-    assert one.take_out("a", 10) == 0
-    assert over == [True]
-    held.join()
+    with busy(one) as free:
+        threading.Timer(0.1, free.set).start()
+        assert one.take_out("a", 10) == 0
+        assert free.is_set()
 
 
 def test_taken_out_a_replica_may_not_come_to_an_end() -> None:
     one = Balancer()
-    begun, free = threading.Event(), threading.Event()
-
-    def stuck(_: int) -> Completion:
-        begun.set()
-        free.wait(10)
-        return answering("a")
-
-    one.put_in("a", stuck)
-    held = threading.Thread(target=one.send, args=(0, 0))
-    held.start()
-    assert begun.wait(10)
-    assert one.take_out("a", 0.05) == 1
-    free.set()
-    held.join()
+    with busy(one):
+        assert one.take_out("a", 0.05) == 1
 
 
 def test_without_a_replica_a_request_is_not_answered(

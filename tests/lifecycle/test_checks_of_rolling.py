@@ -50,5 +50,6 @@ def test_replicas_that_fail_or_do_not_end_are_told() -> None:
     assert [case.name for case in cases] == ["the first replica", "the second replica"]
     assert [each.says for each in findings] == [
         "it does not serve: out of memory",
-        "2 requests are not over 30 s after the last new one came",
+        "2 requests are not over 30 s after no more came: bound them by max_tokens, or raise the "
+        "pod's terminationGracePeriodSeconds",
     ]
