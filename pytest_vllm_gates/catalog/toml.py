@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from pytest_vllm_gates.bounded import characters, limits, syntax
+from pytest_vllm_gates.catalog import lines
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def validated(
 
 def place(path: Path, text: str, location: tuple[str | int, ...]) -> str:
     """Return where in a file, read as `text`, the key at `location` stands: `path:line`."""
-    line = _line_of(text, location)
+    line = lines.line_of(text, location)
     return f"{path}:{line}" if line else str(path)
 
 
@@ -224,9 +225,12 @@ def _complain(
     path: Path, text: str, record: type[Record], error: Any, table_path: tuple[str, ...]
 ) -> str:
     location: tuple[str | int, ...] = error["loc"]
-    line = (table_path and _line_of(text, (*table_path, *location))) or _line_of(text, location)
-    position = f"{path}:{line}" if line else str(path)
     name = ".".join(str(part) for part in location)
+    if error["type"] == "missing":
+        return f"{path}: the key {name!r} is missing"
+    line = table_path and lines.line_of(text, (*table_path, *location))
+    line = line or lines.line_of(text, location)
+    position = f"{path}:{line}" if line else str(path)
     if error["type"] == "extra_forbidden":
         known_keys = _keys_beside(record, location)
         guess = nearest(str(location[-1]), known_keys)
@@ -234,8 +238,6 @@ def _complain(
             f"did you mean {guess!r}?" if guess else f"known here: {', '.join(sorted(known_keys))}"
         )
         return f"{position}: unknown key {limits.excerpt(name)}; {hint}"
-    if error["type"] == "missing":
-        return f"{path}: the key {name!r} is missing"
     message = error["msg"].removeprefix("Value error, ")
     return f"{position}: {name or 'the file'}: {message} (found {limits.excerpt(error['input'])})"
 
@@ -257,43 +259,3 @@ def _table_in(annotation: Any) -> type[BaseModel] | None:
         if record:
             return record
     return None
-
-
-def _line_of(text: str, location: tuple[str | int, ...]) -> int | None:
-    """Return the 1-based line of the key at `location`; its table's head where the key is not."""
-    keys = [part for part in location if isinstance(part, str)]
-    indexes = [part for part in location if isinstance(part, int)]
-    table_counts: dict[str, int] = {}
-    table: list[str] = []
-    best: int | None = None
-    for number, line in enumerate(text.splitlines(), start=1):
-        head = re.match(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$", line)
-        if head:
-            table = [part.strip().strip("\"'") for part in _split_key(head[2].strip())]
-            if head[1] == "[[":
-                table_counts[".".join(table)] = table_counts.get(".".join(table), -1) + 1
-            # Of an array's tables, and of those inside them, only the one that is meant counts.
-            above = [".".join(table[:length]) for length in range(1, len(table) + 1)]
-            array = next((name for name in above if name in table_counts), None)
-            if (
-                array
-                and indexes
-                and table == keys[: len(table)]
-                and table_counts[array] != indexes[0]
-            ):
-                table = ["\0"]
-            if table == keys[: len(table)]:
-                best = number
-            continue
-        key = re.match(r"\s*([A-Za-z0-9_.\"'-]+)\s*=", line)
-        if (
-            key
-            and table + [part.strip("\"'") for part in _split_key(key[1])]
-            == (keys[: len(table) + len(_split_key(key[1]))])
-        ):
-            return number
-    return best
-
-
-def _split_key(key: str) -> list[str]:
-    return re.findall(r"\"[^\"]*\"|'[^']*'|[^.]+", key)
