@@ -83,7 +83,7 @@ class CheckpointEntry(toml.Record):
     native: int | None = Field(default=None, gt=0)
     """Its context where it is not the family's `context.native`."""
     serve: dict[str, Any] = Field(default_factory=dict)
-    untaught: tuple[Literal["digit", "count"], ...] = ()
+    untaught: tuple[Literal["digit", "count", "which"], ...] = ()
     """Questions about pictures that a miniature was not taught; all others are asked them all."""
 
     @model_validator(mode="after")

@@ -35,6 +35,8 @@ FORMAT = "format "
 """Begins the name of each request with structured output."""
 STREAMS = (4, 16)
 """Requests with structured output are also streamed so many at once."""
+RETURNED = 4
+"""So many requests are asked again after those that fill the cache."""
 CONVERSATIONS = ("multi-turn", "thinking-on", "tool-one", "tool-parallel", "tool-result", "system")
 
 
@@ -86,10 +88,15 @@ def requests(
     return asked
 
 
-def ask(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> Answers:
+def ask(
+    client: CompletionClient,
+    bodies: Mapping[str, Mapping[str, Any]],
+    pressing: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Answers:
     """Ask each request alone, once more when its prompt is known, and streamed among others.
 
-    Requests with structured output are streamed once more in groups of `STREAMS`.
+    Requests with structured output are streamed once more in groups of `STREAMS`. At last all that
+    are `pressing` are asked at once, and the first requests again.
     """
     answers = Answers()
     for how in ("alone", "again"):
@@ -103,17 +110,29 @@ def ask(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> An
         streamed = [{**bodies[name], "stream": True} for name in group]
         for name, answer in zip(group, client.together(streamed), strict=True):
             answers.by_request[f"{name}, among others"] = answer
+    _stream_formats(client, bodies, answers)
+    if pressing and not answers.are_over:
+        together = client.together([{**body, "stream": True} for body in pressing.values()])
+        answers.by_request |= dict(zip(pressing, together, strict=True))
+        for name in islice(bodies, RETURNED):
+            answers.by_request[f"{name}, afterwards"] = client.ask(bodies[name])
+    return answers
+
+
+def _stream_formats(
+    client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]], answers: Answers
+) -> None:
+    """Stream the requests with structured output in groups of `STREAMS`."""
     formats = [name for name in bodies if name.startswith(FORMAT)]
     for streams in STREAMS if formats else ():
         if answers.are_over:
-            break
+            return
         group = [*islice(cycle(formats), streams)]
         streamed = [{**bodies[name], "stream": True} for name in group]
         for number, (name, answer) in enumerate(
             zip(group, client.together(streamed), strict=True), 1
         ):
             answers.by_request[f"{name}, stream {number} of {streams}"] = answer
-    return answers
 
 
 def invalid(answers: Answers, features: Sequence[str]) -> tuple[list[Finding], list[Case]]:

@@ -28,6 +28,8 @@ CHECKPOINT = "{checkpoint}"
 """In a flag's value: where the checkpoint that is served lies."""
 DRAFT_HEAD = "{draft_head}"
 """In a flag's value: where the head lies that drafts for the miniature."""
+BLOCKS = "{blocks}"
+"""In a flag's value: how many blocks hold hardly more than one request of the whole context."""
 LORA = "lora"
 """In the name of every flag of adapters, which say nothing without them."""
 BOOT_S = 60
@@ -63,6 +65,8 @@ class Feature(toml.Record):
     """Flags of /proc/cpuinfo, one of which a CPU has to have where there is no GPU."""
     needs_draft_head: bool = False
     """Whether the miniature has to come with a head that drafts for it."""
+    presses_cache: bool = False
+    """Whether so much is asked at once that its cache does not hold it."""
     in_pairs: bool = True
     """Whether `pairs` combines it with the others."""
     reference: toml.Sentence
@@ -159,7 +163,7 @@ def load(path: Path = FILE) -> tuple[Feature, ...]:
 def with_places(value: Any, places: Mapping[str, str]) -> Any:
     """Return a flag's value with each place's own name instead of it, in tables and lists too.
 
-    `places` has what stands for `{folder}`, `{checkpoint}` and `{draft_head}`.
+    `places` has what stands for `{folder}`, `{checkpoint}`, `{draft_head}` and `{blocks}`.
     """
     if isinstance(value, dict):
         return {name: with_places(inner, places) for name, inner in value.items()}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.vision
 
-PICTURE, NUMBER, FILE, SEVERAL, CALL = "picture", "number", "file", "several", "call"
+PICTURE, DETAIL, FILE, SEVERAL, CALL = "picture", "detail", "file", "several", "call"
 CACHE, UNSEEN, COMPANY = "cache", "no picture", "company"
 
 
@@ -42,17 +42,17 @@ def test_the_picture_decides(sight: SightWalk, checking: Checking, evidence: Evi
     checking([*checks.answers(seen)], cases, "An answer does not follow the picture")
 
 
-def test_digits_and_counts_are_seen(
+def test_details_are_seen(
     sight: SightWalk, subject: Subject, checking: Checking, evidence: Evidence
 ) -> None:
-    seen = sight.of(NUMBER)
+    seen = sight.of(DETAIL)
     if not seen:
         asked = " and ".join(subject.checkpoint.untaught)
         raise NotApplicable(f"the miniature was not taught: {asked}")
     evidence["answers"] = {each.name: each.whole.content for each in seen if each.whole}
     cases = [each.finding_case for each in seen]
     findings = [*checks.answers(seen), *checks.streams(seen), *checks.unstreamed(seen)]
-    checking(findings, cases, "A digit or a number of squares is not seen")
+    checking(findings, cases, "A digit, a number of squares or the red one of two is not seen")
 
 
 def test_every_kind_of_file_is_seen(

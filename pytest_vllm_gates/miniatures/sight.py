@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.miniatures.dialogues import Call, Dialogue
 from pytest_vllm_gates.vision import cases, questions
-from pytest_vllm_gates.vision.types import COLOURS, PLACES, Scene
+from pytest_vllm_gates.vision.types import COLOURS, PLACES, WHICH, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,11 +21,11 @@ LARGE_SIDES = (192, 256)
 QUARTERS = 4
 NUMBERS: Mapping[str, Sequence[int]] = {"digit": range(10), "count": range(1, QUARTERS + 1)}
 KINDS: Mapping[Kind, int] = {
-    "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 4,
+    "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 4, "which": 3,
 }  # fmt: skip
 """Shares of the kinds of questions about one picture; what is harder to see has more of them."""
 SIDE = 96
-"""Of pictures with places, stripes and numbers. A stripe is a token wide, in all but ribbons."""
+"""Of pictures with places, stripes, numbers or two squares. A stripe is a token wide on them."""
 RIBBON = (480, 32)
 SHIFTED_SHARE, UNSEEN_SHARE, LARGE_SHARE, RIBBON_SHARE = 0.25, 0.06, 0.04, 0.04
 RESIZED = (
@@ -45,8 +45,8 @@ def taught(*, tools: bool = True, untaught: Collection[str] = ()) -> tuple[Visio
 
     Without `tools` those that need them are left out, and so are `untaught` kinds of questions.
     """
-    numbers = [case for case in cases.NUMBERS if case.kind not in untaught]
-    shown = (*cases.SEEN, *numbers)
+    details = [case for case in cases.DETAILS if case.kind not in untaught]
+    shown = (*cases.SEEN, *details)
     every = (*shown, *cases.ORDERS, *cases.CALLS, *cases.NONCES, *RESIZED)
     seen = [case for case in every if tools or not case.needs_tools]
     unseen = {case.kind: cases.without_picture(case) for case in shown}
@@ -124,11 +124,14 @@ class Pictures:
 
     def _scene(self, kind: Kind) -> Scene:
         width, height = self._size(kind)
-        least, most = {"colour": (0.35, 0.8), "digit": (0.7, 0.9)}.get(kind, (0.4, 0.55))
+        least, most = {
+            "colour": (0.35, 0.8),
+            "digit": (0.7, 0.9),
+            "which": (0.6, 0.9),
+        }.get(kind, (0.4, 0.55))
         return Scene(
             kind,
-            # Stripes of one colour side by side would be one.
-            tuple(self._random.sample([*COLOURS], 3 if kind == "stripes" else 1)),
+            self._colours(kind),
             width,
             height,
             place=self._random.choice(PLACES) if kind == "place" else "middle",
@@ -138,10 +141,18 @@ class Pictures:
             background=self._random.randint(215, 255),
         )
 
+    def _colours(self, kind: Kind) -> tuple[str, ...]:
+        if kind == "which":
+            two = [WHICH, self._random.choice([colour for colour in COLOURS if colour != WHICH])]
+            self._random.shuffle(two)
+            return tuple(two)
+        # Stripes of one colour side by side would be one.
+        return tuple(self._random.sample([*COLOURS], 3 if kind == "stripes" else 1))
+
     def _size(self, kind: Kind) -> tuple[int, int]:
         if kind == "stripes":
             return RIBBON if self._random.random() < RIBBON_SHARE else (SIDE, SIDE)
-        if kind == "place" or kind in NUMBERS:
+        if kind in {"place", "which", *NUMBERS}:
             return SIDE, SIDE
         sides = LARGE_SIDES if self._random.random() < LARGE_SHARE else SIDES
         return self._random.choice(sides), self._random.choice(sides)

@@ -174,7 +174,7 @@ ORDERS = (
     after_a_tool(Scene("colour", ("purple",))),
 )  # fmt: skip
 """Several pictures, in one message and in several turns."""
-NUMBERS = (
+DETAILS = (
     one(Scene("digit", ("blue",), number=3, share=0.8)),
     one(Scene("digit", ("blue",), number=8, share=0.8)),
     one(Scene("digit", ("black",), number=1, share=0.75)),
@@ -183,8 +183,10 @@ NUMBERS = (
     one(Scene("count", ("red",), number=2)),
     one(Scene("count", ("green",), number=3)),
     one(Scene("count", ("green",), number=4)),
+    one(Scene("which", ("red", "blue"), share=0.8)),
+    one(Scene("which", ("blue", "red"), share=0.8)),
 )
-"""Digits and how many squares there are; pairs differ in the picture alone."""
+"""Digits, how many squares there are, which of two is red; pairs differ in the picture alone."""
 CALLS = (call(Scene("colour", ("red",))), call(Scene("colour", ("green",), 128, 96)))
 NONCES = tuple(
     one(Scene("stripes", (first, second, third)))

@@ -66,6 +66,15 @@ def _digit(canvas: Pixels, scene: Scene) -> None:
     canvas[top : top + ink.shape[0], left : left + ink.shape[1]][ink] = COLOURS[scene.colours[0]]
 
 
+def _two(canvas: Pixels, scene: Scene) -> None:
+    half = scene.width // 2
+    side = max(1, round(scene.share * min(half, scene.height)))
+    top = (scene.height - side) // 2
+    for number, colour in enumerate(scene.colours):
+        left = number * half + (half - side) // 2
+        canvas[top : top + side, left : left + side] = COLOURS[colour]
+
+
 def _count(canvas: Pixels, scene: Scene) -> None:
     side = max(1, round(scene.share * min(scene.width, scene.height) / 2))
     for row, column in (*CELLS, *CELLS)[scene.begins : scene.begins + scene.number]:
@@ -76,5 +85,5 @@ def _count(canvas: Pixels, scene: Scene) -> None:
 
 _DRAW: dict[str, Callable[[Pixels, Scene], None]] = {
     "colour": _square, "place": _square, "stripes": _stripes, "digit": _digit, "count": _count,
-    "plain": _plain,
+    "plain": _plain, "which": _two,
 }  # fmt: skip

@@ -20,6 +20,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "place": PLACES,
     "digit": tuple(map(str, range(10))),
     "count": tuple(map(str, range(10))),
+    "which": PLACES[:2],
 }
 """The words of which an answer holds some, by the kind of question; for the others colours."""
 

@@ -15,17 +15,19 @@ COLOURS = {
 }
 """The colours of a scene, as red, green and blue from 0 to 255."""
 PLACES = ("left", "right", "top", "bottom")
+WHICH = "red"
+"""The colour that one of two squares has, and that is asked for."""
 
-Kind = Literal["colour", "place", "stripes", "digit", "count", "plain"]
+Kind = Literal["colour", "place", "stripes", "digit", "count", "which", "plain"]
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One picture: a square somewhere, stripes, a digit, some squares, or one colour."""
+    """One picture: a square somewhere, stripes, a digit, some squares, two, or one colour."""
 
     kind: Kind
     colours: tuple[str, ...] = ("red",)
-    """Of `COLOURS`: those of the stripes from left to right, else the only one."""
+    """Of `COLOURS`: those of stripes or of two squares from left to right, else the only one."""
     width: int = 96
     height: int = 96
     place: str = "middle"
@@ -49,6 +51,7 @@ class Scene:
             "stripes": "-".join(self.colours),
             "digit": f"digit {self.number}",
             "count": f"{self.number} square{'s' if self.number > 1 else ''}",
+            "which": " beside ".join(self.colours),
         }[self.kind]
         return f"{what}, {self.width}x{self.height}"
 
@@ -59,4 +62,6 @@ class Scene:
             return (self.place,)
         if self.kind in {"digit", "count"}:
             return (str(self.number),)
+        if self.kind == "which":
+            return (PLACES[self.colours.index(WHICH)],)
         return self.colours

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.vision.cases import VisionCase
 
-SEEN, NUMBERS, FILES, ORDERS, CALLS = "picture", "number", "file", "several", "call"
+SEEN, DETAILS, FILES, ORDERS, CALLS = "picture", "detail", "file", "several", "call"
 CACHE, UNSEEN, COMPANY = "cache", "no picture", "company"
 ERROR_CHARACTERS = 300
 MODALITY = "image"
@@ -73,7 +73,7 @@ class VisionWalk:
         parts: list[Callable[[], None]] = [
             lambda: self._ask_all(UNSEEN, unseen),
             lambda: self._ask_all(SEEN, cases.SEEN, stream=True),
-            self._ask_numbers,
+            self._ask_details,
             self._ask_files,
             lambda: self._ask_all(ORDERS, self._possible(cases.ORDERS), stream=True),
             lambda: self._ask_all(CALLS, self._possible(cases.CALLS), stream=True),
@@ -100,8 +100,8 @@ class VisionWalk:
             if (self._family.tools or not case.needs_tools) and case.kind not in self._untaught
         ]
 
-    def _ask_numbers(self) -> None:
-        self._ask_all(NUMBERS, self._possible(cases.NUMBERS), stream=True, render=False)
+    def _ask_details(self) -> None:
+        self._ask_all(DETAILS, self._possible(cases.DETAILS), stream=True, render=False)
 
     def _ask_files(self) -> None:
         for picture in encodings.every():

@@ -70,6 +70,16 @@ def test_structured_output_is_streamed_four_and_sixteen_at_a_time() -> None:
     assert not any(name.startswith("question") for name in streamed)
 
 
+def test_requests_that_fill_the_cache_come_at_once_and_others_again() -> None:
+    client = Client()
+    bodies = {f"r{number}": {"messages": [{"content": "hi"}]} for number in range(5)}
+    pressing = {f"pressed {number}": {"messages": [{"content": "ho"}]} for number in (1, 2)}
+    answers = battery.ask(client, bodies, pressing)  # type: ignore[arg-type]
+    assert client.asked[10:] == ["5 at once", "2 at once", *["alone"] * battery.RETURNED]
+    assert answers.by_request["pressed 2"].request["stream"] is True
+    assert {"r0, afterwards", "r3, afterwards"} < {*answers.by_request}
+
+
 def test_families_that_think_are_asked_for_formats_after_thinking() -> None:
     qwen = battery.requests(families.load("qwen3.5", NOWHERE), load_all(NOWHERE), 64)
     body = qwen["format choice after thinking"]

@@ -145,6 +145,7 @@ PLACES = {
     catalog.FOLDER: "/boot/1-stored",
     catalog.CHECKPOINT: "/models/tiny",
     catalog.DRAFT_HEAD: "/heads/tiny",
+    catalog.BLOCKS: "39",
 }
 
 
@@ -161,6 +162,7 @@ def test_a_boot_has_places_of_its_own() -> None:
         ("kv-connector", catalog.FOLDER),
         ("draft-model", catalog.CHECKPOINT),
         ("eagle", catalog.DRAFT_HEAD),
+        ("small-cache", catalog.BLOCKS),
     ],
 )
 def test_places_of_a_feature_are_filled(name: str, place: str) -> None:

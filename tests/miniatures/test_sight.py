@@ -18,7 +18,7 @@ DRAWN = 300
 
 def test_what_the_gate_asks_is_taught() -> None:
     taught = {case.name for case in sight.taught()}
-    asked = (*cases.SEEN, *cases.NUMBERS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
+    asked = (*cases.SEEN, *cases.DETAILS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
     assert {case.name for case in asked} <= taught
 
 
@@ -102,7 +102,7 @@ def test_digits_and_counts_of_every_kind_are_drawn() -> None:
 
 
 def test_what_is_not_taught_is_not_drawn() -> None:
-    untaught = ("digit", "count")
+    untaught = ("digit", "count", "which")
     pictures = sight.Pictures(0, lambda: "a text", untaught=untaught)
     drawn = (*sight.taught(untaught=untaught), *(pictures.draw() for _ in range(DRAWN)))
     assert not any(case.kind in untaught for case in drawn)

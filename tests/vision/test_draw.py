@@ -59,12 +59,24 @@ def test_digits_differ() -> None:
 
 
 def test_pairs_of_the_gate_differ_in_the_picture_alone() -> None:
-    for one, other in zip(cases.NUMBERS[::2], cases.NUMBERS[1::2], strict=True):
+    for one, other in zip(cases.DETAILS[::2], cases.DETAILS[1::2], strict=True):
         assert one.body(lambda _: "") == other.body(lambda _: "")
         assert one.expects != other.expects
         (first,), (second,) = one.scenes, other.scenes
-        assert (first.width, first.height, first.colours) == (
+        assert (first.width, first.height, {*first.colours}) == (
             second.width,
             second.height,
-            second.colours,
+            {*second.colours},
         )
+
+
+@pytest.mark.parametrize("colours", [("red", "blue"), ("blue", "red")])
+def test_two_squares_are_side_by_side(colours: tuple[str, str]) -> None:
+    drawn = draw.pixels(Scene("which", colours, share=0.8))
+    for half, colour in zip((drawn[:, :HALF], drawn[:, HALF:]), colours, strict=True):
+        assert int((half == COLOURS[colour]).all(axis=2).sum()) == round(0.8 * HALF) ** 2
+
+
+def test_red_one_of_two_is_told_by_its_side() -> None:
+    assert Scene("which", ("red", "blue")).words == ("left",)
+    assert Scene("which", ("blue", "red")).words == ("right",)

@@ -20,8 +20,8 @@ from pytest_vllm_gates.vision.walk import (
     CACHE,
     CALLS,
     COMPANY,
+    DETAILS,
     FILES,
-    NUMBERS,
     ORDERS,
     SEEN,
     UNSEEN,
@@ -36,7 +36,7 @@ VL = families.load("qwen3-vl", Path("/nowhere"))
 SERVE = {"limit_mm_per_prompt": {"image": 4, "video": 0}}
 SCENES: dict[str, Scene] = {
     encodings.png_url(scene): scene
-    for case in (*cases.SEEN, *cases.NUMBERS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
+    for case in (*cases.SEEN, *cases.DETAILS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
     for scene in case.scenes
 } | {picture.url: picture.case.scenes[0] for picture in encodings.every()}
 # What vLLM 0.32.0 answered to each, seen on its renderer.
@@ -117,7 +117,7 @@ def healthy() -> SightWalk:
 
 
 def test_a_model_that_sees_is_right_everywhere(healthy: SightWalk) -> None:
-    counts = {SEEN: 10, NUMBERS: 8, FILES: 13, ORDERS: 7, CALLS: 2, CACHE: 20}
+    counts = {SEEN: 10, DETAILS: 10, FILES: 13, ORDERS: 7, CALLS: 2, CACHE: 20}
     assert {group: len(healthy.of(group)) for group in counts} == counts
     seen = [each for each in healthy.seen if each.group != UNSEEN]
     assert [finding.says for finding in checks.answers(seen)] == []
@@ -128,7 +128,7 @@ def test_a_model_that_sees_is_right_everywhere(healthy: SightWalk) -> None:
 
 
 def test_streams_are_asked_where_order_and_calls_count(healthy: SightWalk) -> None:
-    assert all(each.streamed for each in healthy.of(SEEN, NUMBERS, ORDERS, CALLS))
+    assert all(each.streamed for each in healthy.of(SEEN, DETAILS, ORDERS, CALLS))
     assert not any(each.streamed for each in healthy.of(FILES, CACHE, COMPANY))
 
 
@@ -138,19 +138,23 @@ def test_prompts_are_rendered_with_their_places(healthy: SightWalk) -> None:
         assert len(each.rendered.places) == len(each.sizes)
 
 
-def test_digits_and_counts_are_asked_without_rendering(healthy: SightWalk) -> None:
-    assert not any(each.rendered for each in healthy.of(NUMBERS))
+def test_details_are_asked_without_rendering(healthy: SightWalk) -> None:
+    assert not any(each.rendered for each in healthy.of(DETAILS))
 
 
 @pytest.mark.parametrize(
     ("untaught", "asked"),
-    [(("digit",), {"count"}), (("count",), {"digit"}), (("digit", "count"), set())],
+    [
+        (("digit",), {"count", "which"}),
+        (("count", "which"), {"digit"}),
+        (("digit", "count", "which"), set()),
+    ],
 )
 def test_what_a_miniature_was_not_taught_is_not_asked(
     untaught: tuple[str, ...], asked: set[str]
 ) -> None:
     walk = walked(Seeing(), untaught)
-    assert {each.case.kind for each in walk.of(NUMBERS)} == asked
+    assert {each.case.kind for each in walk.of(DETAILS)} == asked
     assert len(walk.of(SEEN)) == len(cases.SEEN)
 
 
@@ -242,8 +246,8 @@ class Cached(Seeing):
 @pytest.mark.parametrize(
     ("seeing", "groups"),
     [
-        (Blind, {SEEN, NUMBERS, FILES, ORDERS, CALLS, CACHE, COMPANY}),
-        (Miscounting, {NUMBERS}),
+        (Blind, {SEEN, DETAILS, FILES, ORDERS, CALLS, CACHE, COMPANY}),
+        (Miscounting, {DETAILS}),
         (Forgetful, {ORDERS}),
         (Cached, {CACHE}),
     ],

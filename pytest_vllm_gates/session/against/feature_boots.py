@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.adapters import files as adapter_files
 from pytest_vllm_gates.adapters.ask import AdapterWalk
+from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.checkpoints import draft_heads
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
-from pytest_vllm_gates.features import battery
+from pytest_vllm_gates.client.questions import load as load_questions
+from pytest_vllm_gates.features import battery, pressure
 from pytest_vllm_gates.features.battery import Answers
-from pytest_vllm_gates.features.catalog import CHECKPOINT, DRAFT_HEAD, FOLDER, with_places
+from pytest_vllm_gates.features.catalog import BLOCKS, CHECKPOINT, DRAFT_HEAD, FOLDER, with_places
+from pytest_vllm_gates.outcomes import NotApplicable
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
-from pytest_vllm_gates.server import fallbacks, metrics
+from pytest_vllm_gates.server import fallbacks, metrics, startup
 from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.launch import Launch
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.adapters.types import AdapterAnswers, AdapterFiles
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.features.catalog import Combination
+    from pytest_vllm_gates.features.pressure import CachePressure
     from pytest_vllm_gates.server.fallbacks import Choices
     from pytest_vllm_gates.session.run import Run, Subject
 
@@ -73,6 +77,7 @@ class FeatureBoots:
     """Those that the checkpoint has."""
     _own: Answers | None = None
     _own_rose: dict[str, float] = field(default_factory=dict)
+    _pressure: CachePressure | None = None
     _version: str | None = None
     _boots: dict[str, FeatureBoot] = field(default_factory=dict)
 
@@ -83,13 +88,21 @@ class FeatureBoots:
             endpoint = self.launch.endpoint()
             self._version = http.version(endpoint)
             deployed = [one for one in self.combinations if one.deployed]
+            if any(feature.presses_cache for one in self.combinations for feature in one.features):
+                serve = flags.serving(self.subject.family, self.subject.checkpoint, self.run.lane)
+                self._pressure = pressure.of(startup.observe(endpoint, self.launch.log), serve)
             self._own, self._own_rose = self._ask(endpoint, _counters(deployed))
         return self._own
 
     def of(self, combination: Combination) -> FeatureBoot:
-        """Return the boot of a combination; the run's own server ends before the first."""
+        """Return the boot of a combination; the run's own server ends before the first.
+
+        Raises `NotApplicable` where nothing tells how to fill the cache of one that is too small.
+        """
         if combination.name not in self._boots:
             _ = self.own
+            if self._pressure is None and any(one.presses_cache for one in combination.features):
+                raise NotApplicable("neither log nor metrics tell how much the KV cache holds")
             self.launch.stop()
             self._boots[combination.name] = self._boot(combination)
         return self._boots[combination.name]
@@ -105,7 +118,9 @@ class FeatureBoots:
         places = {FOLDER: str(stored), CHECKPOINT: str(self.subject.checkpoint.source)}
         if any(feature.needs_draft_head for feature in combination.features):
             places[DRAFT_HEAD] = str(draft_heads.of(self.subject.checkpoint))
-        serve, own_flags = (with_places(flags, places) for flags in (serve, own_flags))
+        if self._pressure:
+            places[BLOCKS] = str(self._pressure.blocks)
+        serve, own_flags = (with_places(each, places) for each in (serve, own_flags))
         lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         self.progress(
             f"{self.subject.family.name}: features {combination.name}, boot {number} of "
@@ -160,8 +175,13 @@ class FeatureBoots:
         client = CompletionClient(endpoint, ANSWER_LIMIT_S)
         tokens = self.run.options.answer_tokens
         bodies = battery.requests(self.subject.family, self.run.conversations, tokens)
+        pressing = {}
+        if self._pressure:
+            questions = load_questions()
+            long = len(http.token_ids(endpoint, questions.filler))
+            pressing = self._pressure.bodies(self.subject.family, questions, long)
         before = metrics.sums(endpoint, counters) if counters else {}
-        answers = battery.ask(client, bodies)
+        answers = battery.ask(client, bodies, pressing)
         after = metrics.sums(endpoint, counters) if counters else {}
         return answers, {name: after[name] - before[name] for name in counters}
 

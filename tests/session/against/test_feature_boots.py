@@ -15,7 +15,9 @@ from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.features import catalog
-from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.outcomes import Blocked, NotApplicable
+from pytest_vllm_gates.server import startup
+from pytest_vllm_gates.server.startup_check import Startup
 from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.against.feature_boots import FeatureBoots
@@ -66,7 +68,8 @@ class Boots:
             of=lambda lane: SimpleNamespace(lane=lane),
         )  # fmt: skip
         subject: Any = SimpleNamespace(
-            family=families.load("qwen3.5", NOWHERE), checkpoint=SimpleNamespace(source="tiny")
+            family=families.load("qwen3.5", NOWHERE),
+            checkpoint=SimpleNamespace(source="tiny", serve={}),
         )
         self.told: list[str] = []
         self.combinations = catalog.chosen(
@@ -125,6 +128,29 @@ def test_a_feature_that_stores_files_has_a_folder_that_goes_with_the_boot(bootin
     extra = lane.serve["kv_transfer_config"]["kv_connector_extra_config"]
     assert extra == {"shared_storage_path": str(folder)}
     assert not folder.exists()
+
+
+def test_a_small_cache_is_that_of_the_own_server_and_is_filled(
+    booting: Boots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (small,) = catalog.chosen("small-cache", catalog.load(), gpus=False)
+    booting.boots.combinations = (small,)
+    cache = {"num_gpu_blocks": "4096", "block_size": "16"}
+    told = Startup(figures={"kv_concurrency": 128.0}, cache=cache)
+    monkeypatch.setattr(startup, "observe", lambda *_: told)
+    boot = booting.boots.of(small)
+    (lane,) = booting.lanes
+    assert lane.serve["num_gpu_blocks_override"] == "39"
+    for answers in (boot.without, boot.answers):
+        assert {"pressed 1", "pressed 8", "question 1, afterwards"} < {*answers.by_request}
+
+
+def test_a_cache_that_nobody_tells_of_is_not_made_small(booting: Boots) -> None:
+    (small,) = catalog.chosen("small-cache", catalog.load(), gpus=False)
+    booting.boots.combinations = (small,)
+    with pytest.raises(NotApplicable, match="how much the KV cache holds"):
+        booting.boots.of(small)
+    assert not booting.lanes
 
 
 def test_counters_are_those_of_the_questions(booting: Boots) -> None:
