@@ -14,6 +14,7 @@ from pytest_vllm_gates.adapters import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.checkpoints import miniatures
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.features import catalog
 from pytest_vllm_gates.outcomes import Blocked, NotApplicable
 from pytest_vllm_gates.server import startup
@@ -138,6 +139,7 @@ def test_a_small_cache_is_that_of_the_own_server_and_is_filled(
     cache = {"num_gpu_blocks": "4096", "block_size": "16"}
     told = Startup(figures={"kv_concurrency": 128.0}, cache=cache)
     monkeypatch.setattr(startup, "observe", lambda *_: told)
+    monkeypatch.setattr(http, "token_ids", lambda *_: range(20))
     boot = booting.boots.of(small)
     (lane,) = booting.lanes
     assert lane.serve["num_gpu_blocks_override"] == "39"
