@@ -1,8 +1,8 @@
 """Agents whose conversations grow turn by turn, and whose every answer is known.
 
-All share one long beginning. A turn has a question, a call with its result, and a second question
-whose answer, a nonce of its own, a grammar allows alone: whoever answers another's request, loses
-one or mixes two up says another nonce.
+All share one long beginning, some behind a picture of their own. A turn has a question, a call with
+its result, and a second question whose answer, a nonce of its own, a grammar allows alone: whoever
+answers another's request, loses one or mixes two up says another nonce.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.questions import ticket
+from pytest_vllm_gates.endurance.known import picture
 
 if TYPE_CHECKING:
     import random
@@ -43,6 +44,10 @@ class Agent:
     tool_result: str
     turns: int
     chance: random.Random
+    model: str = ""
+    """The adapter that it asks; empty for the served model."""
+    shows: bool = False
+    """Whether each of its conversations begins with a picture."""
     _history: list[dict[str, Any]] = field(default_factory=list)
     _turn: int = 0
     _name: str = ""
@@ -51,8 +56,7 @@ class Agent:
         """Return the next request, and the nonce that its answer has to hold."""
         if not self._history or self._turn >= self.turns:
             self._name = f"{self.chance.getrandbits(32):08x}"
-            opening = f"{self.beginning}You are agent {self._name}."
-            self._history = [{"role": "user", "content": opening}, _said("I am.")]
+            self._history = [{"role": "user", "content": self._opening()}, _said("I am.")]
             self._turn = 0
         self._turn += 1
         nonce = f"{self.chance.getrandbits(32):08x}"
@@ -61,7 +65,14 @@ class Agent:
         messages = [*self._history, *self._use_of_a_tool(), asked]
         self._history = [*messages, _said(f"ticket {nonce}")]
         tools = {"tools": [TOOL], "tool_choice": "none"} if self.family.tools else {}
-        return {**body, **tools, "messages": messages}, nonce
+        model = {"model": self.model} if self.model else {}
+        return {**body, **tools, **model, "messages": messages}, nonce
+
+    def _opening(self) -> str | list[dict[str, Any]]:
+        text = f"{self.beginning}You are agent {self._name}."
+        if not self.shows:
+            return text
+        return [picture(self.chance), {"type": "text", "text": text}]
 
     def _use_of_a_tool(self) -> Sequence[dict[str, Any]]:
         city = self.chance.choice(CITIES)

@@ -14,10 +14,11 @@ import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CHAT, CompletionClient
-from pytest_vllm_gates.client.questions import question, ticket_faults
+from pytest_vllm_gates.client.questions import ticket_faults
 from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.endurance import checks
 from pytest_vllm_gates.endurance.agents import Agent
+from pytest_vllm_gates.endurance.known import PICTURE, taken
 from pytest_vllm_gates.endurance.types import (
     AGENT,
     CANARY,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.questions import Questions
+    from pytest_vllm_gates.endurance.known import KnownAnswer
     from pytest_vllm_gates.endurance.types import EndurancePlan
     from pytest_vllm_gates.server.metrics import Metrics
 
@@ -57,6 +59,8 @@ class EnduranceTarget:
     family: Family
     plan: EndurancePlan
     questions: Questions
+    canaries: Mapping[str, Mapping[str, Any]]
+    """Requests by name; the answers that they get at first are those that they have to keep."""
     metrics: Metrics | None
     concurrency: int
     context: int
@@ -70,6 +74,8 @@ class EnduranceTarget:
     most_s: float | None
     processes: Callable[[], Sequence[int]] = list
     progress: Callable[[str], None] = lambda _: None
+    adapters: Sequence[str] = ()
+    """Those that are served; agents ask them and the model by turns."""
     healthy: Completion | None = None
     """The first canary's answer before all else."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -85,15 +91,13 @@ class EnduranceTarget:
     def hold(self) -> EnduranceResult:
         """Ask until the end, or until it is sure that something is wrong."""
         client = CompletionClient(self.endpoint, self.answer_s)
-        bodies = [
-            question(self.family, text, self.questions.answer_tokens)
-            for text in self.questions.questions
-        ]
-        known = [(body, client.ask(body)) for body in bodies]
-        self.healthy = next((answer for _, answer in known if answer.error), known[0][1])
+        known = taken(client, self.canaries)
+        self.healthy = known[0].answer
         if self.healthy.error:
             return EnduranceResult((), (), 0.0, "a question is not answered to begin with")
-        agents = [self._agent(lane) for lane in range(self.concurrency)]
+        # A server that takes no pictures has answered none.
+        shows = any(each.name.startswith(PICTURE) for each in known)
+        agents = [self._agent(lane, shows=shows) for lane in range(self.concurrency)]
         begun = time.monotonic()
         with ThreadPoolExecutor(self.concurrency) as pool:
             working = [pool.submit(self._work, client, agent, known, begun) for agent in agents]
@@ -103,25 +107,28 @@ class EnduranceTarget:
         sent = tuple(sorted(self._sent, key=lambda each: each.number))
         return EnduranceResult(sent, tuple(blocks), time.monotonic() - begun, self._ended)
 
-    def _agent(self, lane: int) -> Agent:
+    def _agent(self, lane: int, *, shows: bool) -> Agent:
         """Return an agent whose conversation has room for as many turns as its context allows."""
         filler = self.questions.filler
         long = len(http.token_ids(self.endpoint, filler))
         result = len(http.token_ids(self.endpoint, self.plan.tool_result))
         room = self.plan.context_share * self.context - BEGINNING_TOKENS
+        models = ("", *self.adapters)
         return Agent(
             self.family,
             filler * max(1, BEGINNING_TOKENS // long),
             self.plan.tool_result,
             max(1, int(room / (TURN_TOKENS + result))),
             random.Random(SEED + lane),  # noqa: S311 - the same in every run
+            model=models[lane % len(models)],
+            shows=shows and lane % 2 == 0,
         )
 
     def _work(
         self,
         client: CompletionClient,
         agent: Agent,
-        known: Sequence[tuple[dict[str, Any], Completion]],
+        known: Sequence[KnownAnswer],
         begun: float,
     ) -> None:
         """Send one request after the other, until the run is over."""
@@ -131,18 +138,20 @@ class EnduranceTarget:
                 if self._over(number, begun):
                     return
             if number % self.plan.canary_every == 0:
-                at = number // self.plan.canary_every % len(known)
-                body, alone = known[at]
-                answer = client.ask(body)
-                fault = compare(alone, answer, invariant=self.invariant).fault or ""
-                self._keep(EnduredRequest(number, CANARY, fault, body if fault else {}), answer)
-            elif number % self.plan.leave_every == 0:
-                self._keep(EnduredRequest(number, LEFT, self._leave(known[0][0])), None)
-            else:
-                body, nonce = agent.next()
-                answer = client.ask(body)
-                fault = "; ".join(ticket_faults(answer, [nonce], 0))
-                self._keep(EnduredRequest(number, AGENT, fault, body if fault else {}), answer)
+                canary = known[number // self.plan.canary_every % len(known)]
+                answer = client.ask(canary.body)
+                sameness = compare(canary.answer, answer, invariant=self.invariant)
+                fault = f"{canary.name}: {sameness.fault}" if sameness.fault else ""
+                sent = EnduredRequest(number, CANARY, fault, canary.body if fault else {})
+                self._keep(sent, answer)
+                continue
+            body, nonce = agent.next()
+            leaves = number % self.plan.leave_every == 0
+            fault = self._leave(body) if leaves else ""
+            answer = client.ask(body)
+            fault = fault or "; ".join(ticket_faults(answer, [nonce], 0))
+            kind = LEFT if leaves else AGENT
+            self._keep(EnduredRequest(number, kind, fault, body if fault else {}), answer)
 
     def _over(self, number: int, begun: float) -> bool:
         late = self.most_s is not None and time.monotonic() - begun >= self.most_s
@@ -150,9 +159,10 @@ class EnduranceTarget:
         return bool(self._ended) or late or enough
 
     def _leave(self, body: Mapping[str, Any]) -> str:
-        """Begin an answer and hang up in the middle; return what went wrong before that."""
+        """Begin a long answer and hang up in its middle; return what went wrong before that."""
         long = {"max_tokens": self.plan.leave_tokens, "ignore_eos": True, "stream": True}
-        request = {"model": self.endpoint.model, **body, **long}
+        free = {name: value for name, value in body.items() if name != "structured_outputs"}
+        request = {"model": self.endpoint.model, **free, **long}
         try:
             with (
                 http.client(self.endpoint) as client,
@@ -165,11 +175,11 @@ class EnduranceTarget:
             return f"{type(error).__name__}: {error}"
         return ""
 
-    def _keep(self, sent: EnduredRequest, answer: Completion | None) -> None:
+    def _keep(self, sent: EnduredRequest, answer: Completion) -> None:
         with self._lock:
             self._sent.append(sent)
-            self._tokens += len(answer.token_ids) if answer else 0
-            self._failed = self._failed + 1 if answer and answer.error else 0
+            self._tokens += len(answer.token_ids)
+            self._failed = self._failed + 1 if answer.error else 0
             if self._failed >= MOST_FAILED and not self._ended:
                 self._ended = f"{self._failed} requests in a row had no answer"
             if sent.kind == CANARY:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from servers import running
 from servers.scripted import Generation, ScriptedModel
 
+from pytest_vllm_gates.catalog.conversation import load_all
 from pytest_vllm_gates.client.questions import load as load_questions
-from pytest_vllm_gates.endurance import checks, run
+from pytest_vllm_gates.endurance import checks, known, run
 from pytest_vllm_gates.endurance.run import EnduranceTarget
 from pytest_vllm_gates.endurance.types import AGENT, CANARY, LEFT, EnduranceResult, load
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
 
 QUESTIONS = load_questions()
+ADAPTERS = ("french", "german")
 PLAN = load().model_copy(update={"block_requests": 16})
 
 
@@ -43,11 +46,18 @@ class Model:
 
 
 def hold(
-    model: Model, family: Family, requests: int | None, seconds: float | None = None
+    model: Model,
+    family: Family,
+    requests: int | None,
+    seconds: float | None = None,
+    *,
+    adapters: bool = False,
 ) -> EnduranceResult:
     with running(ScriptedModel(model)) as server:
         return EnduranceTarget(
-            endpoint=server.endpoint, family=family, plan=PLAN, questions=QUESTIONS, metrics=None,
+            endpoint=server.endpoint, family=family, plan=PLAN, questions=QUESTIONS,
+            canaries=known.asked(family, QUESTIONS, (), ADAPTERS if adapters else (), 64),
+            adapters=ADAPTERS if adapters else (), metrics=None,
             concurrency=4, context=4096, answer_s=10.0, invariant=False, most_requests=requests,
             most_s=seconds, processes=lambda: [os.getpid()],
         ).hold()  # fmt: skip
@@ -75,16 +85,17 @@ def test_a_time_ends_it(qwen: Family) -> None:
 
 
 def test_answers_that_go_wrong_late_end_it_and_say_since_when(qwen: Family) -> None:
-    first = len(QUESTIONS.questions)
+    first = len(known.asked(qwen, QUESTIONS, (), (), 64))
 
+    # By then four clients have left and come back: 108 of the run have been sent.
     def spoil(number: int, text: str) -> str:
-        return text if number <= first + 100 else text.replace("about", "abuot")
+        return text if number <= first + 112 else text.replace("about", "abuot")
 
     result = hold(Model(spoil), qwen, 2000)
     assert "got another answer than at first" in result.ended_early
     assert len(result.requests) < 200
     wrong, _ = checks.canaries(result, PLAN)
-    assert wrong.startswith("since request 104, ")
+    assert wrong.startswith("since request 112, ")
 
 
 def test_another_agents_answer_is_a_fault(qwen: Family) -> None:
@@ -119,3 +130,63 @@ def test_a_server_that_does_not_answer_to_begin_with_is_not_asked(qwen: Family) 
 
     result = hold(Model(spoil), qwen, 80)
     assert (result.requests, result.ended_early) == ((), "a question is not answered to begin with")
+
+
+def test_agents_ask_the_model_and_its_adapters_by_turns(qwen: Family) -> None:
+    asked: set[str] = set()
+
+    class Seen(Model):
+        def __call__(self, body: dict[str, Any]) -> Generation:
+            if "structured_outputs" in body:
+                asked.add(body["model"])
+            return super().__call__(body)
+
+    result = hold(Seen(), qwen, 80, adapters=True)
+    assert [each for each in result.requests if each.fault] == []
+    assert {*ADAPTERS} < asked
+    assert len(asked) == 3
+
+
+def test_half_of_the_agents_show_pictures_where_the_server_takes_them(qwen: Family) -> None:
+    shown: list[bool] = []
+    takes = True
+
+    class Seeing(Model):
+        def __call__(self, body: dict[str, Any]) -> Generation:
+            first = body["messages"][0]["content"]
+            if isinstance(first, list) and not takes:
+                raise RuntimeError(first)
+            if "structured_outputs" in body:
+                shown.append(isinstance(first, list))
+            return super().__call__(body)
+
+    hold(Seeing(), qwen, 80)
+    assert {*shown} == {True, False}
+    shown.clear()
+    takes = False
+    assert [each for each in hold(Seeing(), qwen, 80).requests if each.fault] == []
+    assert {*shown} == {False}
+
+
+def test_a_client_that_left_comes_back_with_the_same_request(qwen: Family) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    class Kept(Model):
+        def __call__(self, body: dict[str, Any]) -> Generation:
+            bodies.append(body)
+            return super().__call__(body)
+
+    result = hold(Kept(), qwen, 80)
+    begun = [body["messages"] for body in bodies if body.get("ignore_eos")]
+    again = [body["messages"] for body in bodies if "structured_outputs" in body]
+    assert len(begun) == len(result.of(LEFT)) == 3
+    assert all(messages in again for messages in begun)
+
+
+def test_known_answers_are_asked_of_every_kind(qwen: Family) -> None:
+    bodies = known.asked(qwen, QUESTIONS, load_all(Path("/nowhere")), ADAPTERS, 64)
+    count = len(QUESTIONS.questions)
+    assert len([name for name in bodies if name.startswith("question ")]) == 3 * count
+    assert bodies["question 1, german"]["model"] == "german"
+    assert {"conversation thinking-on", "conversation json", "conversation tool-one"} < {*bodies}
+    assert any(name.startswith(known.PICTURE) for name in bodies)
