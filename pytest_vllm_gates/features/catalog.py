@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -14,9 +16,9 @@ from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
 FILE = data.FOLDER / "features.toml"
+OVERLAY = Path(__file__).parent / "connector-overlay"
 PAIRS, DEPLOYED = "pairs", "deployed"
 WITH = "+"
 MOST_BOOTS = 12
@@ -30,6 +32,9 @@ DRAFT_HEAD = "{draft_head}"
 """In a flag's value: where the head lies that drafts for the miniature."""
 BLOCKS = "{blocks}"
 """In a flag's value: how many blocks hold hardly more than one request of the whole context."""
+CONNECTORS = "{connectors}"
+"""In a variable: the folder of the KV connectors that ship, to be imported from."""
+PYTHONPATH = "PYTHONPATH"
 LORA = "lora"
 """In the name of every flag of adapters, which say nothing without them."""
 BOOT_S = 60
@@ -46,6 +51,9 @@ class Feature(toml.Record):
     serve: dict[str, Any] = Field(default_factory=dict)
     """vLLM's flags."""
     env: dict[str, str] = Field(default_factory=dict)
+    before: dict[str, Any] = Field(default_factory=dict)
+    """The flags of a server that is asked the same before it, and ends; `{folder}` is that of both.
+    None is booted where there are none."""
     rises: tuple[str, ...] = ()
     """Counters of `/metrics` that rise with it while the questions are asked."""
     rests: tuple[str, ...] = ()
@@ -130,7 +138,10 @@ class Combination:
         server without them.
         """
         if not self.deployed:
-            return {**serve, **self.serve}, {**env, **self.env}
+            variables = {**env, **self.env}
+            if PYTHONPATH in env and PYTHONPATH in self.env:
+                variables[PYTHONPATH] = os.pathsep.join((self.env[PYTHONPATH], env[PYTHONPATH]))
+            return {**serve, **self.serve}, variables
         flags = {flag for one in self.features for flag in one.flags}
         if self.adapters:
             flags |= {name.replace("-", "_") for name in serve if LORA in name}
@@ -143,6 +154,11 @@ class Combination:
     def serve(self) -> dict[str, Any]:
         """The flags of all of them."""
         return {name: value for feature in self.features for name, value in feature.serve.items()}
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """The flags of the server that is asked the same before it; none where there is none."""
+        return {name: value for feature in self.features for name, value in feature.before.items()}
 
     @property
     def adapters(self) -> int:
@@ -163,7 +179,8 @@ def load(path: Path = FILE) -> tuple[Feature, ...]:
 def with_places(value: Any, places: Mapping[str, str]) -> Any:
     """Return a flag's value with each place's own name instead of it, in tables and lists too.
 
-    `places` has what stands for `{folder}`, `{checkpoint}`, `{draft_head}` and `{blocks}`.
+    `places` has what stands for `{folder}`, `{checkpoint}`, `{draft_head}`, `{blocks}` and
+    `{connectors}`.
     """
     if isinstance(value, dict):
         return {name: with_places(inner, places) for name, inner in value.items()}

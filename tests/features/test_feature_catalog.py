@@ -163,6 +163,8 @@ def test_a_boot_has_places_of_its_own() -> None:
         ("draft-model", catalog.CHECKPOINT),
         ("eagle", catalog.DRAFT_HEAD),
         ("small-cache", catalog.BLOCKS),
+        ("kv-handover", catalog.FOLDER),
+        ("kv-load-fails", catalog.FOLDER),
     ],
 )
 def test_places_of_a_feature_are_filled(name: str, place: str) -> None:

@@ -16,7 +16,15 @@ from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.questions import load as load_questions
 from pytest_vllm_gates.features import battery, pressure
 from pytest_vllm_gates.features.battery import Answers
-from pytest_vllm_gates.features.catalog import BLOCKS, CHECKPOINT, DRAFT_HEAD, FOLDER, with_places
+from pytest_vllm_gates.features.catalog import (
+    BLOCKS,
+    CHECKPOINT,
+    CONNECTORS,
+    DRAFT_HEAD,
+    FOLDER,
+    OVERLAY,
+    with_places,
+)
 from pytest_vllm_gates.outcomes import NotApplicable
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
 from pytest_vllm_gates.server import fallbacks, metrics, startup
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.adapters.types import AdapterAnswers, AdapterFiles
+    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.features.catalog import Combination
     from pytest_vllm_gates.features.pressure import CachePressure
@@ -115,22 +124,27 @@ class FeatureBoots:
         number = len(self._boots) + 1
         stored = self.folder / f"{number}-stored"
         shutil.rmtree(stored, ignore_errors=True)
-        places = {FOLDER: str(stored), CHECKPOINT: str(self.subject.checkpoint.source)}
+        places = {
+            FOLDER: str(stored),
+            CHECKPOINT: str(self.subject.checkpoint.source),
+            CONNECTORS: str(OVERLAY),
+        }
         if any(feature.needs_draft_head for feature in combination.features):
             places[DRAFT_HEAD] = str(draft_heads.of(self.subject.checkpoint))
         if self._pressure:
             places[BLOCKS] = str(self._pressure.blocks)
         serve, own_flags = (with_places(each, places) for each in (serve, own_flags))
+        env = with_places(env, places)
         lane = self.run.lane.model_copy(update={"serve": serve, "env": env})
         self.progress(
             f"{self.subject.family.name}: features {combination.name}, boot {number} of "
             f"{len(self.combinations)}"
         )
         began = time.monotonic()
-        boot, server = session_boot.boot(
-            self.run.of(lane), self.subject, self.folder / str(number), self.progress
-        )
-        launch, boot_s = Launch(boot, server), time.monotonic() - began
+        launch = self._asked_before(combination, places, number)
+        if launch is None or launch.ok:
+            launch = self._launched(lane, str(number))
+        boot_s = time.monotonic() - began
         answers, rose, death = Answers(), dict[str, float](), ""
         of_adapters = None
         try:
@@ -154,6 +168,29 @@ class FeatureBoots:
             combination, launch, without, on, choices, rose, boot_s, self._version, death,
             own_flags, of_adapters,
         )  # fmt: skip
+
+    def _launched(self, lane: Lane, name: str) -> Launch:
+        """Boot a lane; its log and files are in the folder of that name."""
+        boot, server = session_boot.boot(
+            self.run.of(lane), self.subject, self.folder / name, self.progress
+        )
+        return Launch(boot, server)
+
+    def _asked_before(
+        self, combination: Combination, places: Mapping[str, str], number: int
+    ) -> Launch | None:
+        """Boot the server before it, ask it the same and end it; None where there is none."""
+        if not combination.before or combination.deployed:
+            return None
+        serve = {**self.run.lane.serve, **with_places(combination.before, places)}
+        lane = self.run.lane.model_copy(update={"serve": serve})
+        launch = self._launched(lane, f"{number}-before")
+        try:
+            if launch.ok:
+                self._ask(launch.endpoint())
+        finally:
+            launch.stop()
+        return launch
 
     def _ask_adapters(
         self,

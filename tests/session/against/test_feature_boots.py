@@ -155,6 +155,37 @@ def test_a_cache_that_nobody_tells_of_is_not_made_small(booting: Boots) -> None:
     assert not booting.lanes
 
 
+def test_a_cache_is_handed_over_by_the_server_before(booting: Boots) -> None:
+    (handed,) = catalog.chosen("kv-handover", catalog.load(), gpus=False)
+    boot = booting.boots.of(handed)
+    roles = [lane.serve["kv_transfer_config"]["kv_role"] for lane in booting.lanes]
+    assert roles == ["kv_producer", "kv_consumer"]
+    folders = {
+        lane.serve["kv_transfer_config"]["kv_connector_extra_config"]["shared_storage_path"]
+        for lane in booting.lanes
+    }
+    assert folders == {str(booting.boots.folder / "1-stored")}
+    assert boot.launch.ok
+    assert boot.answers.by_request
+    assert booting.up == []
+
+
+def test_a_server_before_that_does_not_boot_is_what_is_told(booting: Boots) -> None:
+    (handed,) = catalog.chosen("kv-handover", catalog.load(), gpus=False)
+    booting.fails = True
+    boot = booting.boots.of(handed)
+    assert len(booting.lanes) == 1
+    assert not boot.launch.ok
+
+
+def test_a_connector_of_ours_is_on_the_import_path(booting: Boots) -> None:
+    (failing,) = catalog.chosen("kv-load-fails", catalog.load(), gpus=False)
+    booting.boots.of(failing)
+    (lane,) = booting.lanes
+    module = lane.serve["kv_transfer_config"]["kv_connector_module_path"]
+    assert (Path(lane.env["PYTHONPATH"]) / f"{module}.py").is_file()
+
+
 def test_counters_are_those_of_the_questions(booting: Boots) -> None:
     booting.server.hits = 400
     rose = booting.boots.of(plain(booting)).rose
