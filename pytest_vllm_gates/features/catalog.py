@@ -122,6 +122,11 @@ class Combination:
         return DEPLOYED if self.deployed else WITH.join(one.name for one in self.features)
 
     @property
+    def boots(self) -> int:
+        """How many servers it boots: its own, and the one before it."""
+        return 2 if self.before and not self.deployed else 1
+
+    @property
     def summary(self) -> str:
         """The name, with what the lane's own features are."""
         names = WITH.join(feature.name for feature in self.features)

@@ -48,8 +48,11 @@ def opening(run: Run) -> list[str]:
         left_out = spelling.name(options, "overlay")
         lines.append(f"vllm gates: the lane's overlay is left out ({left_out})")
     if combinations := run.combinations:
-        lines += [f"vllm gates: features {one.summary}, one boot more" for one in combinations]
-        minutes = -(-len(combinations) * BOOT_S // 60)
+        more = {1: "one boot", 2: "two boots"}
+        lines += [
+            f"vllm gates: features {one.summary}, {more[one.boots]} more" for one in combinations
+        ]
+        minutes = -(-sum(one.boots for one in combinations) * BOOT_S // 60)
         lines.append(f"vllm gates: features take about {minutes} min where nothing else runs")
     if options.lifecycle and lane.base_url is None:
         boots = sum(BOOTS.values()) * len(run.subjects)

@@ -156,6 +156,12 @@ def test_a_boot_has_places_of_its_own() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("name", "boots"), [("kv-handover", 2), ("kv-connector", 1)])
+def test_a_server_before_it_is_a_boot_more(name: str, boots: int) -> None:
+    (combination,) = catalog.chosen(name, catalog.load(), gpus=False)
+    assert combination.boots == boots
+
+
 @pytest.mark.parametrize(
     ("name", "place"),
     [
