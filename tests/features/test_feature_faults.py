@@ -58,7 +58,7 @@ class Healthy:
 def answers() -> Answers:
     family = families.load("qwen3.5", NOWHERE)
     bodies = battery.requests(family, load_all(NOWHERE), 64)
-    return battery.ask(Healthy(), bodies)  # type: ignore[arg-type]
+    return battery.ask(Healthy(), bodies, PRESSING)  # type: ignore[arg-type]
 
 
 def wrote(answer: Completion, content: str) -> Completion:
@@ -90,6 +90,9 @@ def everywhere(part: str, change: Callable[[Completion], Completion]) -> Callabl
     return spoil
 
 
+PRESSING = {
+    f"pressed {number}": {"messages": [{"content": f"Note {number}."}]} for number in range(1, 9)
+}
 QUESTION, SHARED, REGEX = "question 3", "shared beginning", "format regex"
 FAULTS: dict[str, tuple[Callable[[Answers], None], set[str]]] = {
     "a draft with a wrong last token is accepted": (
@@ -116,6 +119,15 @@ FAULTS: dict[str, tuple[Callable[[Answers], None], set[str]]] = {
     ),
     "a cache that is loaded again is empty": (
         changed(f"{SHARED} 1, again", lambda one: wrote(one, "I do not know.")), {ANSWERS}
+    ),
+    "a request that was put off reads a neighbour's block": (
+        of_another("pressed 3", "pressed 2"), {ANSWERS}
+    ),
+    "a request that was put off says a part twice": (
+        changed("pressed 5", lambda one: wrote(one, one.content + one.content)), {ANSWERS}
+    ),
+    "a beginning that was evicted is taken from the cache": (
+        of_another("question 2, afterwards", "pressed 2"), {ANSWERS}
     ),
     "two requests of a batch are swapped": (
         of_another("question 1, among others", "question 2, among others"), {ANSWERS}
