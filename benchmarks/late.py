@@ -1,0 +1,114 @@
+"""Finds a real server that answers wrongly from its 257th chat on, and how soon.
+
+    python benchmarks/late.py [--runs 20] [--requests 2000]
+
+Boots a miniature once, behind a middleware that answers every third question with another one's
+answer after 256 chats (tests/faults/wearing_app.py). Each run asks it as `--endurance` does, until
+the gate is sure or all requests are sent. Then come as many requests without the fault. Prints a
+line a run and the sum; exits 1 where a run does not find it within 15 minutes, names a request
+before the fault or more than 64 after it, or finds something where nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from e2e.served import Served
+
+from pytest_vllm_gates.catalog import conversation, family as families
+from pytest_vllm_gates.client import http, questions
+from pytest_vllm_gates.endurance import checks, known, types
+from pytest_vllm_gates.endurance.run import EnduranceTarget
+from pytest_vllm_gates.endurance.types import CANARY
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.endurance.types import EnduranceResult
+
+FAMILY = "qwen3.5"
+ROOT = Path(__file__).parents[1]
+WEARING = {
+    "env": {"PYTHONPATH": str(ROOT / "tests" / "faults")},
+    "serve": {"middleware": "wearing_app.Wearing"},
+}
+RIGHT = 256
+MOST_S = 900.0
+MOST_LATER = 64
+CONCURRENCY, CONTEXT = 8, 4096
+ANSWER_TOKENS, ANSWER_S = 512, 120.0
+
+
+def held(endpoint: Endpoint, way: str, requests: int) -> EnduranceResult:
+    """Ask a server that wears out in some way, from its first chat on."""
+    http.post(endpoint, f"/wear?{way}", {}).raise_for_status()
+    family = families.load(FAMILY, ROOT)
+    plan = questions.load()
+    return EnduranceTarget(
+        endpoint=endpoint,
+        family=family,
+        plan=types.load(),
+        questions=plan,
+        canaries=known.asked(family, plan, conversation.load_all(ROOT), (), ANSWER_TOKENS),
+        metrics=None,
+        concurrency=CONCURRENCY,
+        context=CONTEXT,
+        answer_s=ANSWER_S,
+        invariant=False,
+        most_requests=requests,
+        most_s=None,
+    ).hold()
+
+
+def main() -> int:
+    """Boot the server and run both kinds of runs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--requests", type=int, default=2000)
+    options = parser.parse_args()
+    found: list[tuple[int, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        served = Served(FAMILY, Path(folder), lambda _: None, WEARING)
+        try:
+            plan = types.load()
+            for run in range(1, options.runs + 1):
+                result = held(served.endpoint, "forgets", options.requests)
+                wrong, _ = checks.canaries(result, plan)
+                canaries = result.of(CANARY)
+                since = canaries[checks.change_point(canaries)].number
+                asked = len(result.requests)
+                print(
+                    f"run {run}: {wrong.partition(';')[0] or 'not found'}; "
+                    f"{asked} requests in {result.took_s:.0f} s",
+                    flush=True,
+                )
+                # The answers that are taken first are chats, too, so that it begins before 257.
+                right = since <= RIGHT + MOST_LATER
+                if wrong and right and result.took_s <= MOST_S:
+                    found.append((since, result.took_s))
+            clean = held(served.endpoint, "", options.requests)
+        finally:
+            served.stop()
+    wrong, doubt = checks.canaries(clean, plan)
+    others, _ = checks.others(clean)
+    print(
+        f"right: {len(clean.requests)} requests, {len(clean.of(CANARY))} canaries in "
+        f"{clean.took_s:.0f} s, {int(bool(wrong or doubt)) + len(others)} findings (none may be)"
+    )
+    slowest = max((took for _, took in found), default=0.0)
+    since_median = statistics.median([since for since, _ in found]) if found else 0
+    print(
+        f"wrong from chat 257 on: found in {len(found)} of {options.runs} runs (all), named since "
+        f"request {since_median:.0f} (median), after at most {slowest:.0f} s (at most {MOST_S:.0f})"
+    )
+    return int(len(found) < options.runs or bool(wrong or doubt or others))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
