@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
 import multiprocessing
 import random
@@ -25,6 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,10 +83,11 @@ def first_decision(
 def simulate(options: argparse.Namespace) -> int:
     """Print how many runs are rejected, and after how many pairs."""
     broken = options.broken if options.what == "power" else 0.0
-    ends = [
-        first_decision(seed, options.pairs, options.soft, broken, rejects_only=True)
-        for seed in range(options.runs)
-    ]
+    look = functools.partial(
+        first_decision, pairs=options.pairs, soft=options.soft, broken=broken, rejects_only=True
+    )
+    with ProcessPoolExecutor() as pool:
+        ends = list(pool.map(look, range(options.runs)))
     rejected = [number for promotion, number in ends if promotion == "REJECT"]
     share = len(rejected) / options.runs
     if options.what == "alarms":
