@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from faults.exchange import CHAT
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 FAULTS = Faults("vision")
 DECIDES = "the_picture_decides"
+DETAILS = "details_are_seen"
 FILES = "every_kind_of_file_is_seen"
 SEVERAL = "several_pictures_keep_their_order"
 CALL = "a_call_holds_what_is_seen"
@@ -126,13 +128,35 @@ def keeps_the_picture_of_the_first_turn(exchange: Exchange) -> None:
 
 
 @FAULTS.asked(
-    CHAT, DECIDES, "is to be seen, and the answer is", FILES, SEVERAL, CALL, SCORED, CACHE, COMPANY
-)
+    CHAT, DECIDES, "is to be seen, and the answer is", DETAILS, FILES, SEVERAL, CALL, SCORED, CACHE,
+    COMPANY,
+)  # fmt: skip
 def sees_one_picture_alone(exchange: Exchange) -> None:
     """Pictures are ignored: a blank one of each size is seen in their place."""
     for part in pictures(exchange):
         if url_of(part).startswith("data:image/png"):
             show(part, _of_size(part, Scene("plain", ("black",))) or url_of(part))
+
+
+@FAULTS.asked(CHAT, DETAILS, "3 is to be seen, and the answer is")
+def sees_too_little_of_a_digit(exchange: Exchange) -> None:
+    """What is thin in a picture is lost when it is resized: each digit is seen as another."""
+    for part in pictures(exchange) if asks(exchange, "digit") else ():
+        show(part, _of_size(part, Scene("digit", number=8, share=0.8)) or url_of(part))
+
+
+@FAULTS.asked(CHAT, DETAILS, "left is to be seen, and the answer is")
+def mirrors_pictures_with_two_squares(exchange: Exchange) -> None:
+    """Left and right change places."""
+    mirrored = {
+        png_url(case.scenes[0]): png_url(
+            replace(case.scenes[0], colours=case.scenes[0].colours[::-1])
+        )
+        for case in cases.DETAILS
+        if case.kind == "which"
+    }
+    for part in pictures(exchange):
+        show(part, mirrored.get(url_of(part), url_of(part)))
 
 
 @FAULTS.asked(CHAT, CALL, "red is to be seen, and the call has")
@@ -276,7 +300,7 @@ def cuts_the_hash_of_images(exchange: Exchange) -> None:
         hashes[:] = ["0" for _ in hashes]
 
 
-@FAULTS.told(CHAT, PROMPTS, "prompt_tokens is ", STREAMED)
+@FAULTS.told(CHAT, PROMPTS, "prompt_tokens is ", DETAILS, STREAMED)
 def counts_no_images(exchange: Exchange) -> None:
     """The usage has the tokens of the text alone."""
     for event in exchange.events:
@@ -284,7 +308,7 @@ def counts_no_images(exchange: Exchange) -> None:
             event["usage"]["prompt_tokens"] -= 4
 
 
-@FAULTS.told(CHAT, STREAMED, "content: whole 'red', streamed '<|image_pad|>")
+@FAULTS.told(CHAT, STREAMED, "content: whole 'red', streamed '<|image_pad|>", DETAILS)
 def streams_image_tokens_as_text(exchange: Exchange) -> None:
     """The token of images gets into the text of streams."""
     if exchange.streamed:
@@ -386,7 +410,7 @@ def _of_size(part: Part, scene: Scene) -> str:
     if not size:
         return ""
     width, height = map(int, size.split("x"))
-    return png_url(Scene(scene.kind, scene.colours, width, height))
+    return png_url(replace(scene, width=width, height=height))
 
 
 def _places(event: Part) -> list[Part]:
