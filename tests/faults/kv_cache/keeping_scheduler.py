@@ -1,0 +1,27 @@
+"""A scheduler whose prefix cache keeps the names of blocks that it gives to others.
+
+Where a block is used again, the prompt that filled it first still finds it, with a neighbour's
+content. Nothing shows while no block is used again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm.v1.core.sched.scheduler import Scheduler
+
+
+class Keeping(Scheduler):  # type: ignore[misc]
+    """vLLM's scheduler, with evictions that the cache does not hear of."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take what vLLM gives each scheduler."""
+        super().__init__(*args, **kwargs)
+        pool = self.kv_cache_manager.block_pool
+
+        def forget(block: Any) -> bool:
+            pool.cached_block_hashes_by_block.pop(block.block_id, ())
+            block.reset_hash()
+            return False
+
+        pool._maybe_evict_cached_block = forget  # noqa: SLF001 - where vLLM evicts
