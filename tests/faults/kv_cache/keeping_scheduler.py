@@ -24,4 +24,4 @@ class Keeping(Scheduler):  # type: ignore[misc]
             block.reset_hash()
             return False
 
-        pool._maybe_evict_cached_block = forget  # noqa: SLF001 - where vLLM evicts
+        pool._maybe_evict_cached_block = forget
