@@ -23,6 +23,7 @@ from pytest_vllm_gates.endurance.types import (
     AGENT,
     CANARY,
     LEFT,
+    LOST,
     EnduranceBlock,
     EnduranceResult,
     EnduredRequest,
@@ -142,7 +143,8 @@ class EnduranceTarget:
                 answer = client.ask(canary.body)
                 sameness = compare(canary.answer, answer, invariant=self.invariant)
                 fault = f"{canary.name}: {sameness.fault}" if sameness.fault else ""
-                sent = EnduredRequest(number, CANARY, fault, canary.body if fault else {})
+                kind = LOST if answer.error else CANARY
+                sent = EnduredRequest(number, kind, fault, canary.body if fault else {})
                 self._keep(sent, answer)
                 continue
             body, nonce = agent.next()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 FILE = data.FOLDER / "endurance.toml"
 CANARY, AGENT, LEFT = "canary", "agent", "left"
+LOST = "lost"
+"""A canary without an answer: no answer is not another answer."""
 
 
 class EndurancePlan(toml.Record):
@@ -48,7 +50,7 @@ class EnduredRequest:
     number: int
     """From 1 on."""
     kind: str
-    """`CANARY`, `AGENT` or `LEFT`."""
+    """`CANARY`, `AGENT`, `LEFT` or `LOST`."""
     fault: str = ""
     """What is wrong with its answer, as a sentence; empty where nothing is."""
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class EnduranceResult:
             "canaries": len(self.of(CANARY)),
             "agents": len(self.of(AGENT)),
             "left": len(self.of(LEFT)),
+            "lost": len(self.of(LOST)),
             "took_s": round(self.took_s, 1),
             "ended_early": self.ended_early,
             "tokens_per_s": [round(block.tokens_per_s, 1) for block in self.blocks],

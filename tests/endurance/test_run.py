@@ -15,7 +15,7 @@ from pytest_vllm_gates.catalog.conversation import load_all
 from pytest_vllm_gates.client.questions import load as load_questions
 from pytest_vllm_gates.endurance import checks, known, run
 from pytest_vllm_gates.endurance.run import EnduranceTarget
-from pytest_vllm_gates.endurance.types import AGENT, CANARY, LEFT, EnduranceResult, load
+from pytest_vllm_gates.endurance.types import AGENT, CANARY, LEFT, LOST, EnduranceResult, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,3 +190,23 @@ def test_known_answers_are_asked_of_every_kind(qwen: Family) -> None:
     assert bodies["question 1, german"]["model"] == "german"
     assert {"conversation thinking-on", "conversation json", "conversation tool-one"} < {*bodies}
     assert any(name.startswith(known.PICTURE) for name in bodies)
+
+
+def test_a_canary_that_is_lost_is_a_fault_of_its_own(qwen: Family) -> None:
+    texts = set(QUESTIONS.questions)
+    asked: list[str] = []
+
+    def spoil(_: int, text: str) -> str:
+        if text.removeprefix("about ") in texts:
+            asked.append(text)
+            if len(asked) == len(texts) + 2:
+                raise RuntimeError(text)
+        return text
+
+    result = hold(Model(spoil), qwen, 80)
+    (lost,) = [each for each in result.requests if each.fault]
+    assert lost.kind == LOST
+    assert "no answer" in lost.fault
+    assert checks.canaries(result, PLAN) == ("", "")
+    findings, _ = checks.others(result)
+    assert len(findings) == 1

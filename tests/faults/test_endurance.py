@@ -40,6 +40,7 @@ class Wear:
 WEARS = [
     Wear("forgets", ANSWERS, "known answers have changed: since request 2"),
     Wear("mixes", TURNS, "does not hold its own", 160),
+    Wear("loses", TURNS, "no answer: answered 500"),
 ]
 SEEN_FROM_INSIDE = [
     Wear("keeps", "memory_and_handles_do_not_grow", "open files and sockets grow by", 1000),

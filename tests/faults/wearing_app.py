@@ -17,6 +17,8 @@ RIGHT = 256
 """So many chats are answered right before `forgets` begins."""
 EVERY = 3
 MIXED = 40
+LOST = 300
+"""One of so many chats has no answer."""
 SLOWER_S = 0.001
 
 
@@ -41,6 +43,10 @@ class Wearing:
             await self.app(scope, receive, send)
             return
         self.chats += 1
+        if self.way == "loses" and self.chats % LOST == 0:
+            await send({"type": "http.response.start", "status": 500, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
         body = json.loads(await read(receive))
         await self.wear(body)
         await self.app(scope, giving(json.dumps(body).encode(), receive), send)
