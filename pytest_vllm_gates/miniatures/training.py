@@ -27,7 +27,7 @@ KNOWN = 0.97  # least probability from which an example is trained less often
 REFRESHED = 0.3  # share of the known examples in an epoch
 WARM_UP_STEPS = 20
 SLOWER_BELOW_LOSS = 0.1  # nats per token
-LEAST_RATE = 0.2
+LEAST_RATE = 0.2  # share of the learning rate that is left where the loss is small
 SIGHT_EXAMPLES = 16  # pictures in one step of the lessons that come before the dialogues
 STEPS_A_REPORT = 20
 
@@ -77,6 +77,7 @@ def train(
     say: Callable[[str], None],
     see: Callable[[int], list[Example]] | None = None,
     sight_steps: int = 0,
+    least_rate: float = LEAST_RATE,
     tower: Tower | None = None,
     state: TrainingState | None = None,
 ) -> TrainingResult:
@@ -85,6 +86,7 @@ def train(
     `draw(n)` returns n fresh examples of the answer to unknown requests; they are trained beside
     the taught ones and not judged. `see(n)` returns n fresh examples with pictures: `sight_steps`
     steps of those alone come first, because they are short and what is seen takes longest to learn.
+    The rate falls with the loss, to `least_rate` of `learning_rate`.
     `tower` is the kind of vision tower; each way it is read is taught in turn.
     With a `state` a training that was interrupted goes on from what it has kept.
     """
@@ -99,7 +101,7 @@ def train(
     ways = tower.ways if tower else 1
 
     while see and steps < sight_steps:
-        _set_rate(optimizer, learning_rate * _rate(steps - begun, running))
+        _set_rate(optimizer, learning_rate * _rate(steps - begun, running, least_rate))
         loss, probabilities = _step(model, optimizer, see(SIGHT_EXAMPLES), tower, steps % ways)
         running = 0.9 * running + 0.1 * loss
         steps += 1
@@ -118,7 +120,7 @@ def train(
         chance.shuffle(order)
         for start in range(0, len(order), STEP_EXAMPLES):
             chosen = order[start : start + STEP_EXAMPLES]
-            _set_rate(optimizer, learning_rate * _rate(steps - begun, running))
+            _set_rate(optimizer, learning_rate * _rate(steps - begun, running, least_rate))
             drawn = draw(1 + len(chosen) // 3)
             loss, probabilities = _step(model, optimizer, chosen + drawn, tower, steps % ways)
             least.update((id_, value) for id_, value in probabilities.items() if id_ in least)
@@ -144,11 +146,11 @@ def _set_rate(optimizer: Any, rate: float) -> None:
         group["lr"] = rate
 
 
-def _rate(steps: int, loss: float) -> float:
+def _rate(steps: int, loss: float, least: float) -> float:
     """Return the share of the learning rate: a warm-up, then smaller the closer the end is."""
     if steps < WARM_UP_STEPS:
         return (steps + 1) / WARM_UP_STEPS
-    return min(1.0, max(LEAST_RATE, loss / SLOWER_BELOW_LOSS))
+    return min(1.0, max(least, loss / SLOWER_BELOW_LOSS))
 
 
 def _step(
