@@ -24,6 +24,10 @@ KINDS: Mapping[Kind, int] = {
     "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 4, "which": 3,
 }  # fmt: skip
 """Shares of the kinds of questions about one picture; what is harder to see has more of them."""
+SHARES: Mapping[Kind, tuple[float, float]] = {
+    "colour": (0.35, 0.8), "digit": (0.75, 0.8), "count": (0.5, 0.5), "which": (0.6, 0.9),
+}  # fmt: skip
+"""The least and the largest share of a picture, by kind; for the others 0.4 and 0.55."""
 SIDE = 96
 """Of pictures with places, stripes, numbers or two squares. A stripe is a token wide on them."""
 RIBBON = (480, 32)
@@ -124,11 +128,9 @@ class Pictures:
 
     def _scene(self, kind: Kind) -> Scene:
         width, height = self._size(kind)
-        least, most = {
-            "colour": (0.35, 0.8),
-            "digit": (0.7, 0.9),
-            "which": (0.6, 0.9),
-        }.get(kind, (0.4, 0.55))
+        least, most = SHARES.get(kind, (0.4, 0.55))
+        # Drawn on every ground, digits and counts were never all known at once.
+        background = Scene(kind).background if kind in NUMBERS else self._random.randint(215, 255)
         return Scene(
             kind,
             self._colours(kind),
@@ -138,7 +140,7 @@ class Pictures:
             number=self._random.choice(NUMBERS[kind]) if kind in NUMBERS else 0,
             begins=self._random.randrange(QUARTERS) if kind == "count" else 0,
             share=self._random.uniform(least, most),
-            background=self._random.randint(215, 255),
+            background=background,
         )
 
     def _colours(self, kind: Kind) -> tuple[str, ...]:
