@@ -21,7 +21,7 @@ LARGE_SIDES = (192, 256)
 QUARTERS = 4
 NUMBERS: Mapping[str, Sequence[int]] = {"digit": range(10), "count": range(1, QUARTERS + 1)}
 KINDS: Mapping[Kind, int] = {
-    "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 4, "which": 3,
+    "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 10, "which": 3,
 }  # fmt: skip
 """Shares of the kinds of questions about one picture; what is harder to see has more of them."""
 SHARES: Mapping[Kind, tuple[float, float]] = {

@@ -97,7 +97,8 @@ def train(
     )
     state = state or TrainingState(None)
     steps = begun = state.restore(model, optimizer)
-    running = 10.0
+    # A training that goes on does not begin with the whole rate again.
+    running = SLOWER_BELOW_LOSS * LEAST_RATE if begun else 10.0
     ways = tower.ways if tower else 1
 
     while see and steps < sight_steps:
