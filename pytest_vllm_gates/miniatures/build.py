@@ -107,6 +107,7 @@ def build(
         [*map(example, taught_dialogues), *map(sighted, seen_cases)],
         fresh,
         learning_rate=model_recipe.training.learning_rate,
+        slower_below=model_recipe.training.slower_below,
         least_rate=model_recipe.training.least_rate,
         most_epochs=model_recipe.training.epochs,
         seed=seed,

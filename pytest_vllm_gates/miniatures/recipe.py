@@ -72,6 +72,7 @@ class Training:
     seed: int = 0
     both_orders: bool = False  # teach declarations with `required` before `properties`, too
     initial: Mapping[str, float] = field(default_factory=dict)  # by the end of a weight's name
+    slower_below: float = 0.1  # nats per token; below this loss the learning rate falls with it
     least_rate: float = 0.2  # share of the learning rate that is left where the loss is small
     pictures: int = 8  # drawn at random for each step, where the miniature sees
     sight_steps: int = 0  # of pictures alone, before the dialogues

@@ -77,6 +77,7 @@ def train(
     say: Callable[[str], None],
     see: Callable[[int], list[Example]] | None = None,
     sight_steps: int = 0,
+    slower_below: float = SLOWER_BELOW_LOSS,
     least_rate: float = LEAST_RATE,
     tower: Tower | None = None,
     state: TrainingState | None = None,
@@ -86,7 +87,7 @@ def train(
     `draw(n)` returns n fresh examples of the answer to unknown requests; they are trained beside
     the taught ones and not judged. `see(n)` returns n fresh examples with pictures: `sight_steps`
     steps of those alone come first, because they are short and what is seen takes longest to learn.
-    The rate falls with the loss, to `least_rate` of `learning_rate`.
+    The rate falls with the loss below `slower_below`, to `least_rate` of `learning_rate`.
     `tower` is the kind of vision tower; each way it is read is taught in turn.
     With a `state` a training that was interrupted goes on from what it has kept.
     """
@@ -98,11 +99,13 @@ def train(
     state = state or TrainingState(None)
     steps = begun = state.restore(model, optimizer)
     # A training that goes on does not begin with the whole rate again.
-    running = SLOWER_BELOW_LOSS * LEAST_RATE if begun else 10.0
+    running = slower_below * least_rate if begun else 10.0
     ways = tower.ways if tower else 1
 
     while see and steps < sight_steps:
-        _set_rate(optimizer, learning_rate * _rate(steps - begun, running, least_rate))
+        _set_rate(
+            optimizer, learning_rate * _rate(steps - begun, running, least_rate, slower_below)
+        )
         loss, probabilities = _step(model, optimizer, see(SIGHT_EXAMPLES), tower, steps % ways)
         running = 0.9 * running + 0.1 * loss
         steps += 1
@@ -121,7 +124,9 @@ def train(
         chance.shuffle(order)
         for start in range(0, len(order), STEP_EXAMPLES):
             chosen = order[start : start + STEP_EXAMPLES]
-            _set_rate(optimizer, learning_rate * _rate(steps - begun, running, least_rate))
+            _set_rate(
+                optimizer, learning_rate * _rate(steps - begun, running, least_rate, slower_below)
+            )
             drawn = draw(1 + len(chosen) // 3)
             loss, probabilities = _step(model, optimizer, chosen + drawn, tower, steps % ways)
             least.update((id_, value) for id_, value in probabilities.items() if id_ in least)
@@ -147,11 +152,11 @@ def _set_rate(optimizer: Any, rate: float) -> None:
         group["lr"] = rate
 
 
-def _rate(steps: int, loss: float, least: float) -> float:
+def _rate(steps: int, loss: float, least: float, slower_below: float) -> float:
     """Return the share of the learning rate: a warm-up, then smaller the closer the end is."""
     if steps < WARM_UP_STEPS:
         return (steps + 1) / WARM_UP_STEPS
-    return min(1.0, max(least, loss / SLOWER_BELOW_LOSS))
+    return min(1.0, max(least, loss / slower_below))
 
 
 def _step(
