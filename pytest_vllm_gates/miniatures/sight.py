@@ -24,6 +24,8 @@ KINDS: Mapping[Kind, int] = {
     "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 10, "which": 3,
 }  # fmt: skip
 """Shares of the kinds of questions about one picture; what is harder to see has more of them."""
+INKS: Mapping[Kind, tuple[str, ...]] = {"digit": ("blue", "black"), "count": ("red", "green")}
+"""The colours of what is drawn, by kind; for the others all. In six they were never all known."""
 SHARES: Mapping[Kind, tuple[float, float]] = {
     "colour": (0.35, 0.8), "digit": (0.75, 0.8), "count": (0.5, 0.5), "which": (0.6, 0.9),
 }  # fmt: skip
@@ -148,6 +150,8 @@ class Pictures:
             two = [WHICH, self._random.choice([colour for colour in COLOURS if colour != WHICH])]
             self._random.shuffle(two)
             return tuple(two)
+        if kind in INKS:
+            return (self._random.choice(INKS[kind]),)
         # Stripes of one colour side by side would be one.
         return tuple(self._random.sample([*COLOURS], 3 if kind == "stripes" else 1))
 
