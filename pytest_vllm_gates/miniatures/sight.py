@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 SIDES = (64, 96, 96, 96, 128, 160)
 LARGE_SIDES = (192, 256)
-QUARTERS = 4
-NUMBERS: Mapping[str, Sequence[int]] = {"digit": range(10), "count": range(1, QUARTERS + 1)}
+NUMBERS: Mapping[str, Sequence[int]] = {"digit": range(10), "count": range(1, 5)}
 KINDS: Mapping[Kind, int] = {
     "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 10, "which": 3,
 }  # fmt: skip
@@ -140,7 +139,6 @@ class Pictures:
             height,
             place=self._random.choice(PLACES) if kind == "place" else "middle",
             number=self._random.choice(NUMBERS[kind]) if kind in NUMBERS else 0,
-            begins=self._random.randrange(QUARTERS) if kind == "count" else 0,
             share=self._random.uniform(least, most),
             background=background,
         )

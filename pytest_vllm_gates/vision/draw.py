@@ -29,7 +29,7 @@ DIGITS = (
     ".###. #...# #...# .#### ....# ...#. .##..",
 )
 CELLS = ((0, 0), (1, 1), (0, 1), (1, 0))
-"""Quarters of a picture as row and column, in the order in which squares fill them, in a circle."""
+"""Quarters of a picture as row and column, in the order in which squares fill them."""
 
 
 def pixels(scene: Scene) -> Pixels:
@@ -77,7 +77,7 @@ def _two(canvas: Pixels, scene: Scene) -> None:
 
 def _count(canvas: Pixels, scene: Scene) -> None:
     side = max(1, round(scene.share * min(scene.width, scene.height) / 2))
-    for row, column in (*CELLS, *CELLS)[scene.begins : scene.begins + scene.number]:
+    for row, column in CELLS[: scene.number]:
         top = row * scene.height // 2 + (scene.height // 2 - side) // 2
         left = column * scene.width // 2 + (scene.width // 2 - side) // 2
         canvas[top : top + side, left : left + side] = COLOURS[scene.colours[0]]

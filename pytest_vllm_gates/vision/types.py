@@ -34,8 +34,6 @@ class Scene:
     """Of `PLACES`, or the middle."""
     number: int = 0
     """The digit, or how many squares there are, from 1 to 4."""
-    begins: int = 0
-    """Which quarter of the picture the first of several squares is in, from 0 to 3."""
     share: float = 0.5
     """Side of a square as a part of the picture's shorter side."""
     background: int = 245

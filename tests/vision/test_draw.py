@@ -19,10 +19,9 @@ def ink(scene: Scene) -> Any:
     return (draw.pixels(scene) == COLOURS[scene.colours[0]]).all(axis=2)
 
 
-@pytest.mark.parametrize("begins", range(4))
 @pytest.mark.parametrize("number", range(1, 5))
-def test_a_count_has_as_many_quarters_with_a_square(number: int, begins: int) -> None:
-    drawn = ink(Scene("count", number=number, begins=begins))
+def test_a_count_has_as_many_quarters_with_a_square(number: int) -> None:
+    drawn = ink(Scene("count", number=number))
     quarters = [
         drawn[row : row + HALF, column : column + HALF] for row in (0, HALF) for column in (0, HALF)
     ]
@@ -34,13 +33,6 @@ def test_squares_do_not_touch() -> None:
     drawn = ink(Scene("count", number=4, share=0.8))
     for line in (*drawn[HALF - 1 : HALF + 1], *drawn[:, HALF - 1 : HALF + 1].T):
         assert not line.any()
-
-
-def test_a_count_begins_in_another_quarter() -> None:
-    pictures = {
-        draw.pixels(Scene("count", number=1, begins=begins)).tobytes() for begins in range(4)
-    }
-    assert len(pictures) == 4
 
 
 @pytest.mark.parametrize("number", range(10))
