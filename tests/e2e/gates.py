@@ -72,11 +72,12 @@ def run(
     python: str = sys.executable,
     env: Mapping[str, str] | None = None,
     model: str | None = MODEL,
+    limit_s: float = LIMIT_S,
 ) -> GatesRun:
     """Run `pytest --model` in a folder to its end; the report has to fit its schema."""
     with start(folder, *arguments, python=python, env=env, model=model) as process:
         try:
-            output, _ = process.communicate(timeout=LIMIT_S)
+            output, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

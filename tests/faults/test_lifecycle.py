@@ -27,6 +27,8 @@ STREAMS = "second_time or open_streams"
 ROLLING = "rolling or one_after_the_other"
 CACHES = "killed or garbled or only_read"
 SERVED = "rope_theta"
+BOOTS_S = 900.0
+"""What five boots, one after the other or two at once, may take on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,10 @@ def red(run: gates.GatesRun) -> dict[str, str]:
 def test_a_spoiled_server_is_red(fault: Cycle, tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(HERE), "CYCLE": fault.name}
     own_lane.write(tmp_path, "cycling", env=env, serve={"middleware": "cycling_app.Cycling"})
-    run = gates.run(tmp_path, "--lane", "cycling", *LIFECYCLE, "-k", f"{BOOT} or {fault.asked}")
+    run = gates.run(
+        tmp_path, "--lane", "cycling", *LIFECYCLE, "-k", f"{BOOT} or {fault.asked}",
+        limit_s=BOOTS_S,
+    )  # fmt: skip
     assert [*red(run)] == [fault.check], run.output
     assert fault.says in red(run)[fault.check]
 
@@ -80,7 +85,9 @@ def test_a_warm_cache_of_another_model_is_red(tmp_path: Path) -> None:
     env = {"FAULT_INSTEAD_OF": checkpoint.source, "FAULT_CHECKPOINT": str(other)}
     start = {"server": [str(HERE / "forgetful_program.py")]}
     own_lane.write(tmp_path, "forgetful", env=env, start=start)
-    run = gates.run(tmp_path, "--lane", "forgetful", *LIFECYCLE, "-k", f"{BOOT} or {CACHES}")
+    run = gates.run(
+        tmp_path, "--lane", "forgetful", *LIFECYCLE, "-k", f"{BOOT} or {CACHES}", limit_s=BOOTS_S
+    )
     assert red(run).keys() == checks_of_caches(), run.output
     assert all("nats apart" in reason or "now" in reason for reason in red(run).values())
 
