@@ -4,13 +4,15 @@
     python benchmarks/shadow.py power --runs 100 --pairs 500 --broken 0.01
     python benchmarks/shadow.py costs
     python benchmarks/shadow.py latency --requests 2000
-    python benchmarks/shadow.py traffic --rate 200 --seconds 60 --canary hangs
+    python benchmarks/shadow.py traffic --rate 200 --seconds 60
+    python benchmarks/shadow.py canaries --seconds 15
 
 `alarms` and `power` look after every pair, as the shadow may. The others send chats, every other
 one streamed, to a fake server directly and through a shadow, compare every byte, and print both
 times; they want an idle machine. The last lines are the figures with their limits, which the exit
-status keeps to. `latency` sends one chat at a time, to one and the other by
-turns. `traffic` sends at a rate. `costs` is both, in less than three minutes.
+status keeps to. `latency` sends one chat at a time, to one and the other by turns. `traffic` sends
+at a rate. `costs` is both, in less than three minutes; `canaries` is `traffic` for each kind of bad
+canary.
 """
 
 from __future__ import annotations
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
 SETTINGS = shadow_settings.load()
 POWER = 0.95
 MOST_ADDED_MS = 1.0
+BAD = ("hangs", "crashes", "floods", "slow")
+"""What a canary does that is not to cost the stable server's clients anything."""
+WHATS = ("alarms", "power", "latency", "traffic", "costs", "canaries")
 
 
 def judged_pair(drawn: random.Random, soft: float, broken: float, slower: float) -> PairJudgement:
@@ -219,8 +224,12 @@ def costs(options: argparse.Namespace) -> int:
     """Print what the shadow adds to each answer."""
     fine = True
     said = []
-    for what in ("latency", "traffic") if options.what == "costs" else (options.what,):
-        with shadowed_chats(options.canary) as (stable, process):
+    asked = {
+        "costs": [("latency", options.canary), ("traffic", options.canary)],
+        "canaries": [("traffic", mode) for mode in BAD],
+    }.get(options.what, [(options.what, options.canary)])
+    for what, canary in asked:
+        with shadowed_chats(canary) as (stable, process):
             through = f"http://127.0.0.1:{process.port}"
             result = asyncio.run(
                 by_turns(stable, through, options.requests)
@@ -229,13 +238,14 @@ def costs(options: argparse.Namespace) -> int:
             )
             document = process.document()
         result |= {name: document[name] for name in ("promotion", "pairs", "traffic")}
-        print(json.dumps({"what": what, "canary": options.canary, **result}, indent=1), flush=True)
+        print(json.dumps({"what": what, "canary": canary, **result}, indent=1), flush=True)
         fine = fine and result["same_bytes"] and not result["lost"]
         added = result["p99_ms"]["added"]
         limit = f" (below {MOST_ADDED_MS:.0f})" if what == "latency" else ""
         fine = fine and (added < MOST_ADDED_MS or what != "latency")
+        name = f"canary {canary}" if canary else what
         said.append(
-            f"{what}: {result['requests']} requests, {result['lost']} lost, bytes "
+            f"{name}: {result['requests']} requests, {result['lost']} lost, bytes "
             f"{'as' if result['same_bytes'] else 'NOT as'} the server's; "
             f"p99 {added:+.2f} ms{limit}"
         )
@@ -246,7 +256,7 @@ def costs(options: argparse.Namespace) -> int:
 def main() -> int:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("alarms", "power", "latency", "traffic", "costs"))
+    parser.add_argument("what", choices=WHATS)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--pairs", type=int, default=500)
     parser.add_argument("--soft", type=float, default=0.03, help="how often both fail a soft kind")
