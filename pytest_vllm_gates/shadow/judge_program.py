@@ -17,6 +17,9 @@ from pytest_vllm_gates.shadow.markers import markers_of
 from pytest_vllm_gates.shadow.pair_lines import judgement_line, pair_of
 from pytest_vllm_gates.shadow.tally import PairJudgement
 
+NICENESS = 10
+"""Clients come first: the proxy that they wait for has the processor before this has it."""
+
 
 def main(family: str | None, project: Path) -> int:
     """Judge until stdin ends."""
@@ -25,6 +28,7 @@ def main(family: str | None, project: Path) -> int:
     def markers(model: str) -> tuple[str, ...]:
         return markers_of(family, model, project)
 
+    os.nice(NICENESS)
     judge = PairJudge(shadow_settings.load(), markers)
     for line in sys.stdin.buffer:
         try:

@@ -20,6 +20,7 @@ from pytest_vllm_gates.shadow.control import control_application
 from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
 from pytest_vllm_gates.shadow.decide import HOLD, Question
 from pytest_vllm_gates.shadow.judging import JudgeProcess
+from pytest_vllm_gates.shadow.lag import LoopLag
 from pytest_vllm_gates.shadow.mirror import Mirror
 from pytest_vllm_gates.shadow.proxy import StableProxy
 from pytest_vllm_gates.shadow.recorded import RecordedTrace
@@ -92,7 +93,8 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
         functools.partial(_keep, shadow.failing) if shadow.failing else None,
         tokens,
     )  # fmt: skip
-    mirror = Mirror(shadow.canary, shadow.canary_key, shadow.limits, room, counts, watch.take)
+    lag = LoopLag()
+    mirror = Mirror(shadow.canary, shadow.canary_key, shadow.limits, room, counts, watch.take, lag)
     hook = Webhook(shadow.webhook) if shadow.webhook else None
     ending = asyncio.Event()
     _on_signals(ending)
@@ -104,6 +106,7 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
         proxy_url = ""
         trace = None
         if shadow.trace is None:
+            lag.start()  # a trace has no clients who wait
             proxy = StableProxy(
                 shadow.stable or "", mirror, shadow.share, shadow.settings, shadow.limits, room,
                 counts, shadow.seed,
@@ -132,6 +135,7 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
             await hook.close(TURN_S)
         return await watch.document()
     finally:
+        lag.stop()
         for runner in reversed(runners):
             await runner.cleanup()
         await mirror.drain(0)
