@@ -215,7 +215,14 @@ class VisionWalk:
         self._walk.refused.append(refusal(self._endpoint, name, group, messages, self._afterwards))
 
     def _afterwards(self) -> str:
-        """Return why the plainest picture is not seen now; empty where it is."""
+        """Return why the plainest picture is not seen now; empty where it is.
+
+        A server that never saw it does not see it because of what was refused.
+        """
         case = cases.SEEN[0]
         whole, error = self._answer(self._chat.ask, self._body(case, encodings.png_url))
-        return error if whole is None else answer_fault(case, whole) or ""
+        if whole is None:
+            return error
+        before = next((each.whole for each in self._walk.of(SEEN) if each.case == case), None)
+        never = before is not None and answer_fault(case, before)
+        return "" if never else answer_fault(case, whole) or ""

@@ -293,3 +293,22 @@ def _rendered(body: Any) -> dict[str, Any]:
     places = [{"offset": 3 * number, "length": 2} for number in range(len(urls))]
     features = {"mm_hashes": {"image": urls}, "mm_placeholders": {"image": places}}
     return {"token_ids": [1, 7, 7] * len(urls), "features": features if urls else None}
+
+
+def test_what_was_never_seen_is_not_lost_by_a_refusal() -> None:
+    class Dark(Seeing):
+        def said(self, body: Any, scenes: list[Scene]) -> str:
+            return "black" if scenes else super().said(body, scenes)
+
+    assert [each.afterwards for each in walked(Dark()).refused if each.afterwards] == []
+
+
+def test_sight_that_is_lost_by_a_refusal_is_told() -> None:
+    class Damaged(Seeing):
+        def said(self, body: Any, scenes: list[Scene]) -> str:
+            with self._lock:
+                self._asked = getattr(self, "_asked", 0) + 1
+            # By then the pictures of the first part have been seen.
+            return "black" if self._asked > 100 else super().said(body, scenes)
+
+    assert [each.afterwards for each in walked(Damaged()).refused if each.afterwards]
