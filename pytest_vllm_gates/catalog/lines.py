@@ -11,7 +11,7 @@ KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
 PART = re.compile(r"\"[^\"]*\"|'[^']*'|[^.]+")
 
 
-class Line(NamedTuple):
+class TomlLine(NamedTuple):
     """A line that is a table's head or begins with a key."""
 
     number: int
@@ -44,9 +44,9 @@ def line_of(text: str, location: tuple[str | int, ...]) -> int | None:
 
 
 @functools.lru_cache(maxsize=1)
-def _scanned(text: str) -> list[Line]:
+def _scanned(text: str) -> list[TomlLine]:
     """Return the lines of `text` that can be meant; the last text is kept for its next mistake."""
-    found: list[Line] = []
+    found: list[TomlLine] = []
     items: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     item: int | None = None
@@ -57,9 +57,9 @@ def _scanned(text: str) -> list[Line]:
                 items[table] = items.get(table, -1) + 1
             above = (table[:length] for length in range(1, len(table) + 1))
             item = next((items[name] for name in above if name in items), None)
-            found.append(Line(number, table, is_head=True, item=item))
+            found.append(TomlLine(number, table, is_head=True, item=item))
         elif key := KEY.match(line):
-            found.append(Line(number, table + _parts(key[1]), is_head=False, item=item))
+            found.append(TomlLine(number, table + _parts(key[1]), is_head=False, item=item))
     return found
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CORPUS = Path(__file__).parent / "corpus"
 FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
-MOST = 6.0
+MOST = 16.0
 """How many times as long as reading 30,000 keys of TOML a refusal may take on the same machine."""
 SHOWN = 5000
 """Characters of the longest message."""
