@@ -53,8 +53,8 @@ class FigureState:
     @property
     def rejected(self) -> bool:
         """Whether the canary is worse by more than the ratio, or less where either is a fault."""
-        ratio = self.settings.worse
-        slower = _exceeds(self.canary.lower, self.stable.upper, ratio)
+        ratio, besides = self.settings.worse, self.settings.besides
+        slower = _exceeds(self.canary.lower, self.stable.upper, ratio, besides)
         return slower or (
             self.settings.either and _exceeds(self.stable.lower, self.canary.upper, ratio)
         )
@@ -70,7 +70,7 @@ class FigureState:
             for values in (self.values.stable, self.values.canary)
         )
         ratio = self.settings.worse
-        within = _within(canary.upper, stable.lower, ratio)
+        within = _within(canary.upper, stable.lower, ratio, self.settings.besides)
         return within and (not self.settings.either or _within(stable.upper, canary.lower, ratio))
 
     def until_promote(self, pairs: int) -> int | None:
@@ -88,9 +88,10 @@ class FigureState:
     def reason(self) -> str:
         """What is known, in a sentence."""
         name = f"{self.name} p{self.quantile * 100:g}"
+        besides = f", and {self.settings.besides:g} more" if self.settings.besides else ""
         return (
             f"{name}: stable {_shown(self.stable)}, canary {_shown(self.canary)}, "
-            f"a ratio of {self.settings.worse:g} is allowed"
+            f"a ratio of {self.settings.worse:g} is allowed{besides}"
         )
 
 
@@ -128,12 +129,12 @@ def bounds_of(
     return QuantileBounds(at(lower), value, at(upper))
 
 
-def _exceeds(lower: float | None, upper: float | None, ratio: float) -> bool:
-    return lower is not None and upper is not None and lower > upper * ratio
+def _exceeds(lower: float | None, upper: float | None, ratio: float, besides: float = 0.0) -> bool:
+    return lower is not None and upper is not None and lower > upper * ratio + besides
 
 
-def _within(upper: float | None, lower: float | None, ratio: float) -> bool:
-    return upper is not None and lower is not None and upper <= lower * ratio
+def _within(upper: float | None, lower: float | None, ratio: float, besides: float = 0.0) -> bool:
+    return upper is not None and lower is not None and upper <= lower * ratio + besides
 
 
 def _shown(bounds: QuantileBounds) -> str:
