@@ -83,7 +83,8 @@ def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
         f"at first; of {since} before, {len(wrong) - late}\n"
         + "\n".join(f"request {each.number}: {each.fault}" for each in wrong[:SHOWN])
     )
-    if odds_of_right(len(wrong), len(asked), plan.tolerated) <= plan.odds:
+    odds = odds_of_right(len(wrong), len(asked), plan.tolerated)
+    if min(odds, result.least_odds) <= plan.odds:
         return sentence, ""
     return "", f"{sentence}\ntoo few to be sure: ask for more requests"
 

@@ -88,6 +88,7 @@ class EnduranceTarget:
     _failed: int = 0
     """Requests without an answer, in a row."""
     _ended: str = ""
+    _least_odds: float = 1.0
 
     def hold(self) -> EnduranceResult:
         """Ask until the end, or until it is sure that something is wrong."""
@@ -106,7 +107,9 @@ class EnduranceTarget:
             for future in working:
                 future.result()
         sent = tuple(sorted(self._sent, key=lambda each: each.number))
-        return EnduranceResult(sent, tuple(blocks), time.monotonic() - begun, self._ended)
+        return EnduranceResult(
+            sent, tuple(blocks), time.monotonic() - begun, self._ended, self._least_odds
+        )
 
     def _agent(self, lane: int, *, shows: bool) -> Agent:
         """Return an agent whose conversation has room for as many turns as its context allows."""
@@ -189,6 +192,7 @@ class EnduranceTarget:
                 odds = checks.odds_of_right(
                     sum(self._canaries), len(self._canaries), self.plan.tolerated
                 )
+                self._least_odds = min(self._least_odds, odds)
                 if odds <= self.plan.odds and not self._ended:
                     self._ended = (
                         f"{sum(self._canaries)} of {len(self._canaries)} questions got another "

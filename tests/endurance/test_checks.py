@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import pytest
@@ -126,3 +127,14 @@ def test_a_rate_that_sinks_is_told_and_a_scattered_one_is_undecided() -> None:
 def test_a_short_run_has_no_drift() -> None:
     assert checks.growth(ran(), PLAN) == ([], False)
     assert checks.sinking(ran(), PLAN) == ("", "", None)
+
+
+def test_a_right_answer_after_the_end_takes_no_verdict_back() -> None:
+    asked = tuple(
+        EnduredRequest(8 * at, CANARY, "x" if at in {28, 30, 33} else "") for at in range(1, 40)
+    )
+    assert checks.odds_of_right(3, len(asked), PLAN.tolerated) > PLAN.odds
+    undecided = EnduranceResult(asked, (), 1.0)
+    assert checks.canaries(undecided, PLAN)[0] == ""
+    ended = dataclasses.replace(undecided, least_odds=PLAN.odds / 2)
+    assert checks.canaries(ended, PLAN)[0].startswith("since request 224")
