@@ -89,8 +89,8 @@ class EnduranceResult:
     ended_early: str = ""
     """Why it was broken off; empty where it ran as long as it was asked to."""
     least_odds: float = 1.0
-    """The least odds of a right server at any time of the run. Right answers that come after the end
-    take nothing of it back (Ville's inequality)."""
+    """The least odds of a right server at any time of the run. Right answers after the end take
+    nothing of it back (Ville's inequality)."""
 
     def of(self, kind: str) -> tuple[EnduredRequest, ...]:
         """Return the requests of a kind."""
