@@ -27,8 +27,8 @@ COMPANY = 8
 QUESTION_TOKENS = 96
 """What a template and a question may add to a prompt."""
 LONGEST_STEPS = 128
-"""So many steps of the server at most pass until all prompts are read: one takes 512 tokens of
-prompts in any sensible configuration, and the answers are longer by as much."""
+"""How many steps the server may take to read all prompts. The first answer must not end before the
+last prompt is read, so answers are longer by as many tokens."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CachePressure:
     """A cache that is too small, and requests that fill it."""
 
     blocks: int
-    """What it has room for."""
+    """How many blocks it has."""
     block_tokens: int
     at_once: int
     """So many requests."""

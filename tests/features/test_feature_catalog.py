@@ -128,6 +128,22 @@ def test_another_method_of_a_table_is_another_feature() -> None:
         assert not drafts.is_on({"drafts": table}, {})
 
 
+@pytest.mark.parametrize(
+    "serve",
+    [
+        pytest.param({"num_gpu_blocks_override": 4096}, id="a cache that is not small"),
+        pytest.param(
+            {"kv_transfer_config": {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}},
+            id="a connector beside the server's own prefix cache",
+        ),
+    ],
+)
+def test_a_lane_whose_counters_may_rest_has_no_feature_that_counts(
+    serve: dict[str, object],
+) -> None:
+    assert catalog.turned_on(catalog.load(), serve, {}) == ()
+
+
 def test_shipped_features_are_found_in_a_lane_that_has_them() -> None:
     for feature in catalog.load():
         assert feature.is_on(feature.serve, feature.env), feature.name
