@@ -55,7 +55,7 @@ def test_the_miniature_is_a_folder_with_its_own_flags(qwen: Family) -> None:
 
 def test_a_miniature_brings_what_it_was_not_taught(tmp_path: Path) -> None:
     gemma = families.load("gemma/3", tmp_path)
-    assert resolver.resolve(gemma, "miniature").untaught == ("digit", "count")
+    assert resolver.resolve(gemma, "miniature").untaught == ("digit", "count", "which")
     assert resolver.resolve(gemma, "4b").untaught == ()
 
 
