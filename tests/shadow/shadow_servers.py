@@ -54,6 +54,8 @@ class Chats(ThreadingHTTPServer):
         self.break_every = break_every
         self.seen: list[tuple[str, str, list[tuple[str, str]], bytes]] = []
         """Method, path, headers and body of every request."""
+        self.chats = 0
+        """How many of them were chats."""
         self.tokenizes = True
         """Whether it has the route `/tokenize`; a word is a token."""
         self.lock = threading.Lock()
@@ -86,7 +88,8 @@ class _ChatHandler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         with self.server.lock:
             self.server.seen.append((self.command, self.path, self.headers.items(), data))
-            number = sum(path.partition("?")[0] == CHAT for _, path, _, _ in self.server.seen)
+            self.server.chats += self.path.partition("?")[0] == CHAT
+            number = self.server.chats
         every = self.server.break_every
         mode = self.server.mode if not every or number % every == 0 else ""
         path = self.path.partition("?")[0]
