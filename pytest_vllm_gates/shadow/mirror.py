@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -12,7 +11,7 @@ from yarl import URL
 
 from pytest_vllm_gates.shadow.copies import KeptAnswer
 from pytest_vllm_gates.shadow.headers import passed_on
-from pytest_vllm_gates.shadow.sessions import plain_session
+from pytest_vllm_gates.shadow.sessions import AnswerClock, plain_session
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -116,7 +115,7 @@ class Mirror:
         headers = CIMultiDict(copy.headers)
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-        begun_s = time.monotonic()
+        clock = AnswerClock()
         status, answer_headers, error = None, [], ""
         try:
             async with self._session.request(
@@ -125,11 +124,12 @@ class Mirror:
                 headers=headers,
                 data=copy.body,
                 allow_redirects=False,
+                trace_request_ctx=clock,
             ) as response:
                 status = response.status
                 answer_headers = passed_on(response.raw_headers, frozenset())
                 async for piece in response.content.iter_any():
-                    if not kept.add(time.monotonic() - begun_s, piece):
+                    if not kept.add(clock.seconds, piece):
                         error = f"the answer has more than {self._limits.side_bytes} bytes"
                         break
         except TimeoutError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -21,7 +20,7 @@ from pytest_vllm_gates.shadow.headers import (
     path_for_the_canary,
     target_path,
 )
-from pytest_vllm_gates.shadow.sessions import plain_session
+from pytest_vllm_gates.shadow.sessions import AnswerClock, plain_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -92,7 +91,7 @@ class StableProxy:
         reason = self._not_mirrored(request)
         kept = _KeptRequest(request, self._limits.side_bytes if not reason else 0, self._room)
         headers = passed_on(request.raw_headers, OF_A_REQUEST)
-        begun_s = time.monotonic()
+        clock = AnswerClock()
         try:
             upstream = await self._session.request(
                 request.method,
@@ -100,6 +99,7 @@ class StableProxy:
                 headers=CIMultiDict(headers),
                 data=kept.pieces() if request.can_read_body else None,
                 allow_redirects=False,
+                trace_request_ctx=clock,
             )
         except (aiohttp.ClientError, ValueError) as error:
             self._counts.failed += 1
@@ -112,7 +112,7 @@ class StableProxy:
             reason = f"the stable server answers {upstream.status}"
         copy = self._copied(request, path, headers, kept, reason)
         try:
-            return await self._answer(request, upstream, copy, begun_s)
+            return await self._answer(request, upstream, copy, clock)
         except BaseException:
             if copy:
                 copy.settle(None)
@@ -166,7 +166,7 @@ class StableProxy:
         request: web.Request,
         upstream: aiohttp.ClientResponse,
         copy: RequestCopy | None,
-        begun_s: float,
+        clock: AnswerClock,
     ) -> web.StreamResponse:
         headers = passed_on(upstream.raw_headers, frozenset())
         response = web.StreamResponse(
@@ -177,7 +177,7 @@ class StableProxy:
             await response.prepare(request)
             async for piece in _pieces(upstream):
                 if copy:
-                    copy.stable.add(time.monotonic() - begun_s, piece)
+                    copy.stable.add(clock.seconds, piece)
                 await response.write(piece)
         except _BrokenOffError as error:
             # The client is to see that the answer is not whole, as it would without the proxy.

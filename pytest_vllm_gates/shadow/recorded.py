@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from yarl import URL
 from pytest_vllm_gates.redaction.values import REDACTED
 from pytest_vllm_gates.shadow.copies import STATEFUL, KeptAnswer, RequestCopy
 from pytest_vllm_gates.shadow.headers import for_the_canary, passed_on
-from pytest_vllm_gates.shadow.sessions import plain_session
+from pytest_vllm_gates.shadow.sessions import AnswerClock, plain_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +99,7 @@ class RecordedTrace:
         headers = CIMultiDict(copy.headers)
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
-        begun_s = time.monotonic()
+        clock = AnswerClock()
         try:
             async with session.request(
                 copy.method,
@@ -108,9 +107,10 @@ class RecordedTrace:
                 headers=headers,
                 data=copy.body,
                 allow_redirects=False,
+                trace_request_ctx=clock,
             ) as response:
                 async for piece in response.content.iter_any():
-                    copy.stable.add(time.monotonic() - begun_s, piece)
+                    copy.stable.add(clock.seconds, piece)
                 answered = passed_on(response.raw_headers, frozenset())
                 return copy.sent(copy.stable, response.status, answered)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
