@@ -11,8 +11,8 @@
 one streamed, to a fake server directly and through a shadow, compare every byte, and print both
 times; they want an idle machine. The last lines are the figures with their limits, which the exit
 status keeps to. `latency` sends one chat at a time, to one and the other by turns. `traffic` sends
-at a rate. `costs` is both, in less than three minutes; `canaries` is `traffic` for each kind of bad
-canary.
+at a rate. `costs` is both, in less than three minutes. `canaries` is `traffic` for each kind of bad
+canary, with a right one before, between and after them: their times show what is noise.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ POWER = 0.95
 MOST_ADDED_MS = 1.0
 BAD = ("hangs", "crashes", "floods", "slow")
 """What a canary does that is not to cost the stable server's clients anything."""
+NOISE = 1.25
+"""How far above the slowest run with a right canary the times with a bad one may be."""
 WHATS = ("alarms", "power", "latency", "traffic", "costs", "canaries")
 
 
@@ -220,37 +222,62 @@ def shadowed_chats(canary_mode: str) -> Iterator[tuple[str, ShadowProcess]]:
         yield stable, process
 
 
+def measured(what: str, canary: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what one run shows, printed as well."""
+    with shadowed_chats(canary) as (stable, process):
+        through = f"http://127.0.0.1:{process.port}"
+        result = asyncio.run(
+            by_turns(stable, through, options.requests)
+            if what == "latency"
+            else at_rate(stable, through, options)
+        )
+        document = process.document()
+    result |= {name: document[name] for name in ("promotion", "pairs", "traffic")}
+    print(json.dumps({"what": what, "canary": canary, **result}, indent=1), flush=True)
+    return result
+
+
+def is_whole(result: dict[str, Any]) -> bool:
+    """Return whether every answer came, and as the server gave it."""
+    return bool(result["same_bytes"] and not result["lost"])
+
+
+def came(result: dict[str, Any]) -> str:
+    """Return what came, in words."""
+    return (
+        f"{result['requests']} requests, {result['lost']} lost, bytes "
+        f"{'as' if result['same_bytes'] else 'NOT as'} the server's"
+    )
+
+
 def costs(options: argparse.Namespace) -> int:
     """Print what the shadow adds to each answer."""
-    fine = True
-    said = []
-    asked = {
-        "costs": [("latency", options.canary), ("traffic", options.canary)],
-        "canaries": [("traffic", mode) for mode in BAD],
-    }.get(options.what, [(options.what, options.canary)])
-    for what, canary in asked:
-        with shadowed_chats(canary) as (stable, process):
-            through = f"http://127.0.0.1:{process.port}"
-            result = asyncio.run(
-                by_turns(stable, through, options.requests)
-                if what == "latency"
-                else at_rate(stable, through, options)
-            )
-            document = process.document()
-        result |= {name: document[name] for name in ("promotion", "pairs", "traffic")}
-        print(json.dumps({"what": what, "canary": canary, **result}, indent=1), flush=True)
-        fine = fine and result["same_bytes"] and not result["lost"]
+    fine, said = True, []
+    for what in ("latency", "traffic") if options.what == "costs" else (options.what,):
+        result = measured(what, options.canary, options)
         added = result["p99_ms"]["added"]
         limit = f" (below {MOST_ADDED_MS:.0f})" if what == "latency" else ""
-        fine = fine and (added < MOST_ADDED_MS or what != "latency")
-        name = f"canary {canary}" if canary else what
-        said.append(
-            f"{name}: {result['requests']} requests, {result['lost']} lost, bytes "
-            f"{'as' if result['same_bytes'] else 'NOT as'} the server's; "
-            f"p99 {added:+.2f} ms{limit}"
-        )
+        fine = fine and is_whole(result) and (added < MOST_ADDED_MS or what != "latency")
+        said.append(f"{what}: {came(result)}; p99 {added:+.2f} ms{limit}")
     print("\n".join(said))
     return 0 if fine else 1
+
+
+def canaries(options: argparse.Namespace) -> int:
+    """Print what clients wait with a bad canary, beside what they wait with a right one."""
+    right, bad = [measured("traffic", "", options)], {}
+    for mode in BAD:
+        bad[mode] = measured("traffic", mode, options)
+        right.append(measured("traffic", "", options))
+    usual = [result["p99_ms"]["shadowed"] for result in right]
+    most = NOISE * max(usual)
+    for mode, result in bad.items():
+        print(
+            f"canary {mode}: {came(result)}; p99 {result['p99_ms']['shadowed']:.2f} ms, with a "
+            f"right canary {min(usual):.2f} to {max(usual):.2f} (at most {most:.2f})"
+        )
+    waited = [result["p99_ms"]["shadowed"] for result in bad.values()]
+    return int(max(waited) > most or not all(map(is_whole, (*right, *bad.values()))))
 
 
 def main() -> int:
@@ -266,7 +293,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--canary", default="", help="hangs, crashes, floods or slow")
     options = parser.parse_args()
-    return simulate(options) if options.what in ("alarms", "power") else costs(options)
+    if options.what in {"alarms", "power"}:
+        return simulate(options)
+    return canaries(options) if options.what == "canaries" else costs(options)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.redaction.prompts import DROP, MODES
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pytest_vllm_gates.client.exchange import Sent
 
@@ -32,15 +31,6 @@ MIB = 2**20
 LOOPBACK = "127.0.0.1"
 LOOPBACKS = (LOOPBACK, "localhost", "::1")
 MOST_PORT = 2**16 - 1
-
-
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes uvloop's event loop; None where it is not installed, as on Windows."""
-    if find_spec("uvloop") is None:
-        return None
-    import uvloop  # noqa: PLC0415
-
-    return uvloop.new_event_loop
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -171,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.stable and not options.trace:
         raise UserError("--stable URL is missing; without it, --from FILE has to have answers")
     ready = functools.partial(_ready, with_page=options.page)
-    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+    with asyncio.Runner(loop_factory=serve.fast_loop()) as runner:
         document = runner.run(serve.run(_shadow(options), ready))
     print(summary(document), flush=True)
     if options.json:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
-    from pytest_vllm_gates.shadow.mirror import Mirror
+    from pytest_vllm_gates.shadow.mirroring.mirror import Mirror
     from pytest_vllm_gates.shadow.settings import ShadowSettings
 
 AT_ONCE = 4

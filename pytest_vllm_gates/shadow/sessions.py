@@ -1,11 +1,15 @@
-"""HTTP clients that send and return every byte as it is, and time answers from their requests."""
+"""HTTP clients and servers that pass every byte as it is; answers timed from their requests."""
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
 import aiohttp
+from aiohttp import web
+
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from types import SimpleNamespace
@@ -74,3 +78,58 @@ def _timed() -> aiohttp.TraceConfig:
     config.on_request_headers_sent.append(sent)
     config.on_request_chunk_sent.append(sent)
     return config
+
+
+async def listen(
+    application: web.Application,
+    address: tuple[str, int],
+    runners: list[web.AppRunner],
+    drain_s: float,
+) -> str:
+    """Serve an application; return its URL. Its runner joins `runners`, which the caller cleans up.
+
+    Requests on their way have `drain_s` then. Raises `UserError` where the port cannot be had.
+    """
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        handle_signals=False,
+        shutdown_timeout=drain_s,
+        handler_cancellation=True,  # a client that hangs up ends what was begun for it
+        logger=_logger(),
+        auto_decompress=False,
+        max_line_size=LINE_BYTES,
+        max_field_size=LINE_BYTES,
+    )
+    await runner.setup()
+    runners.append(runner)
+    host, port = address
+    try:
+        site = web.TCPSite(runner, host, port, backlog=1024)
+        await site.start()
+    except OSError as error:
+        raise UserError(
+            f"{host}:{port} cannot be listened on: {error.strerror or error}\n"
+            f"see who holds it: ss -ltnp 'sport = :{port}'"
+        ) from error
+    bound_host, bound_port = runner.addresses[0][:2]
+    shown = f"[{bound_host}]" if ":" in bound_host else bound_host
+    return f"http://{shown}:{bound_port}"
+
+
+class _WithoutRequests(logging.Formatter):
+    """Says what failed without the request: malformed ones are quoted in errors, keys and all."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        kind = record.exc_info[0] if record.exc_info else None
+        return f"vllm-gates shadow: a request failed: {kind.__name__ if kind else record.levelname}"
+
+
+def _logger() -> logging.Logger:
+    logger = logging.getLogger(__name__)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    handler = logging.StreamHandler()
+    handler.setFormatter(_WithoutRequests())
+    logger.handlers[:] = [handler]
+    return logger

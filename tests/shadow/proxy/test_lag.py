@@ -1,17 +1,12 @@
-"""Copies are left out while the loop is late, until it is clearly in time again."""
+"""The loop is late until it is clearly in time again."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
-import pytest
-
-from pytest_vllm_gates.shadow import lag
-from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
-from pytest_vllm_gates.shadow.lag import LoopLag
-from pytest_vllm_gates.shadow.mirror import BUSY, Mirror
+from pytest_vllm_gates.shadow.proxy import lag
+from pytest_vllm_gates.shadow.proxy.lag import LoopLag
 
 
 def test_the_loop_is_behind_until_it_is_clearly_in_time() -> None:
@@ -37,15 +32,3 @@ def test_a_loop_that_is_kept_busy_is_seen() -> None:
         return behind
 
     assert asyncio.run(keep_busy())
-
-
-def test_no_copy_is_taken_while_the_loop_is_behind() -> None:
-    async def never(*_: Any) -> None:
-        pytest.fail("nothing is to be judged")
-
-    looked = LoopLag()
-    looked.late(2 * lag.LATE_S)
-    mirror = Mirror(
-        "http://127.0.0.1:9", None, MirrorLimits(), CopyRoom(0), MirrorCounts(), never, looked
-    )
-    assert mirror.offer(None) == BUSY  # type: ignore[arg-type]

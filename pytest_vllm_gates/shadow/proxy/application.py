@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits
     from pytest_vllm_gates.shadow.headers import Header
-    from pytest_vllm_gates.shadow.mirror import Mirror
+    from pytest_vllm_gates.shadow.proxy.outbox import CopyOutbox
     from pytest_vllm_gates.shadow.settings import ShadowSettings
 
 IDLE_S = 2.0
@@ -42,12 +42,12 @@ PASSED_HEADERS = web.ResponseKey("passed_headers", set[str])
 
 
 class StableProxy:
-    """Answers clients with what the stable server answers, and hands copies to the mirror."""
+    """Answers clients with what the stable server answers, and hands copies to the outbox."""
 
     def __init__(  # noqa: PLR0917
         self,
         root: str,
-        mirror: Mirror,
+        outbox: CopyOutbox,
         share: float,
         settings: ShadowSettings,
         limits: MirrorLimits,
@@ -57,7 +57,7 @@ class StableProxy:
     ) -> None:
         """`root` is the stable server's URL without `/v1`; `share` of requests are mirrored."""
         self._root = root
-        self._mirror = mirror
+        self._outbox = outbox
         self._share = share
         self._settings = settings
         self._limits = limits
@@ -97,7 +97,7 @@ class StableProxy:
                 request.method,
                 URL(self._root + path, encoded=True),
                 headers=CIMultiDict(headers),
-                data=kept.pieces() if request.can_read_body else None,
+                data=kept.to_send(),
                 allow_redirects=False,
                 trace_request_ctx=clock,
             )
@@ -124,7 +124,7 @@ class StableProxy:
         """Return why a request has no copy; '' where it has one."""
         if request.method != "POST" or not request.path.endswith(self._settings.routes):
             return "not a generation"
-        if self._mirror.closing:
+        if self._outbox.closing:
             return "the shadow is ending"
         if (request.content_length or 0) > self._limits.side_bytes:
             return "the request is too large"
@@ -138,7 +138,7 @@ class StableProxy:
         kept: _KeptRequest,
         reason: str,
     ) -> RequestCopy | None:
-        """Return the copy of a request, handed to the mirror; None where there is none."""
+        """Return the copy of a request, handed to the outbox; None where there is none."""
         if not reason:
             answered_early = "" if kept.is_whole else "it was answered before it was read"
             reason = kept.why_not or answered_early
@@ -154,7 +154,7 @@ class StableProxy:
                 body,
                 KeptAnswer(self._room, self._limits.side_bytes),
             )
-            reason = self._mirror.offer(copy)
+            reason = self._outbox.offer(copy)
         if reason:
             self._counts.not_mirrored[reason] += 1
             kept.forget()
@@ -227,8 +227,19 @@ class _KeptRequest:
         """All of it."""
         return b"".join(self._kept)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes."""
+    def to_send(self) -> bytes | AsyncIterator[bytes] | None:
+        """Return the body: whole where it is here, which saves time, or as it comes."""
+        request = self._request
+        if not request.can_read_body:
+            return None
+        if request.content_length is None or not request.content.is_eof():
+            return self._pieces()
+        body = request.content.read_nowait()
+        self._keep(body)
+        self.is_whole = True
+        return body
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
         async for piece in self._request.content.iter_any():
             self._keep(piece)
             yield piece

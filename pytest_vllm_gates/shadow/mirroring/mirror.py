@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.shadow.copies import CopyRoom, MirrorCounts, MirrorLimits, RequestCopy
-    from pytest_vllm_gates.shadow.lag import LoopLag
 
 NO_PAIR = "the client hung up"
-BUSY = "clients would have waited for it"
-"""Why a request has no copy: the shadow has as much to do as it can."""
 
 
 class Mirror:
@@ -36,19 +33,14 @@ class Mirror:
         room: CopyRoom,
         counts: MirrorCounts,
         judged: Callable[[Sent, Sent], Awaitable[None]],
-        lag: LoopLag,
     ) -> None:
-        """`root` is the canary's URL without `/v1`; `judged` gets each pair, stable first.
-
-        While the `lag` says that the loop is behind, no copy is taken.
-        """
+        """`root` is the canary's URL without `/v1`; `judged` gets each pair, stable first."""
         self._root = root
         self._key = key
         self._limits = limits
         self._room = room
         self._counts = counts
         self._judged = judged
-        self._lag = lag
         self._places = asyncio.Semaphore(limits.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -56,8 +48,6 @@ class Mirror:
 
     def offer(self, copy: RequestCopy) -> str:
         """Take a copy; return why it is not taken, '' where it is. Never waits."""
-        if self._lag.behind:
-            return BUSY
         if len(self._tasks) >= self._limits.in_flight + self._limits.waiting:
             return "too many copies wait for the canary or for their judgement"
         task = asyncio.get_running_loop().create_task(self._run(copy))

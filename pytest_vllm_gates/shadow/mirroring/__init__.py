@@ -1,0 +1,1 @@
+"""What nobody waits for: copies sent to the canary, pairs judged, controllers answered."""
