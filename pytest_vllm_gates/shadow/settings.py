@@ -47,8 +47,8 @@ class ComparedFigure(toml.Record):
     worse: float = Field(gt=1)
     """The ratio, canary to stable, from which on the canary is worse."""
     besides: float = Field(default=0.0, ge=0)
-    """How much more the canary may have besides. The shadow adds to its side: it opens a connection
-    for each copy, and serves clients first."""
+    """How much more the canary may have besides. The shadow adds to its side: the process that asks
+    it has a low priority, for clients come first."""
     either: bool = False
     """Whether less is as much of a fault as more."""
 

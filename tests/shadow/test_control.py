@@ -132,7 +132,10 @@ def test_the_webhook_is_told_of_the_change_though_it_refused_once(watched: Watch
 
 
 def test_failing_pairs_are_incidents_without_prompts(watched: Watched) -> None:
-    folders = sorted((watched[2] / "incidents").iterdir())
+    incidents = watched[2] / "incidents"
+    # They are written aside, each to a hidden folder that gets its name when it is whole.
+    watched[0].until(lambda _: any(incidents.glob("[!.]*")))
+    folders = sorted(incidents.glob("[!.]*"))
     assert 1 <= len(folders) <= 3
     folder = incidents_read.read(folders[0])
     incident = folder.incident

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -118,4 +119,11 @@ def _keep(failing: FailingPairs, stable: Sent, canary: Sent, judged: PairJudgeme
     """Write a failing pair aside from the loop."""
     del stable
     if failing.wants(judged):
-        asyncio.get_running_loop().run_in_executor(None, failing.write, canary, judged)
+        asyncio.get_running_loop().run_in_executor(None, _write, failing, canary, judged)
+
+
+def _write(failing: FailingPairs, canary: Sent, judged: PairJudgement) -> None:
+    try:
+        failing.write(canary, judged)
+    except Exception as error:  # noqa: BLE001 - an incident that cannot be written ends no shadow
+        print(f"an incident is not kept: {type(error).__name__}: {error}", file=sys.stderr)

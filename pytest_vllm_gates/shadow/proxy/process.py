@@ -159,6 +159,9 @@ async def mirror_process(shadow: Shadow) -> AsyncIterator[MirrorProcess]:
             raise OSError("the process has no pipes")
         process.stdin.write(frame(shadow))
         yield MirrorProcess(process.stdin, process.stdout)
+        # It ends by itself, once its last files are written.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), ENDING_S)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -128,7 +128,7 @@ def test_a_request_that_the_stable_server_refuses_is_not_copied(
     with running(Chats(f"status {status}")) as stable, running(Chats()) as canary:
         with shadow(stable.url, canary.url, tmp_path) as process:
             assert chat(process.port)[0] == status
-            traffic = process.document()["traffic"]
+            traffic = process.until(lambda now: now["traffic"]["passed"])["traffic"]
         assert traffic["not_mirrored"] == {f"the stable server answers {status}": 1}
         assert canary.seen == []
 
@@ -217,7 +217,7 @@ def test_an_upload_that_breaks_off_keeps_no_memory(tmp_path: Path) -> None:
     with (
         running(Chats()) as stable,
         running(Chats()) as canary,
-        shadow(stable.url, canary.url, tmp_path, "--memory-mib", "1") as process,
+        shadow(stable.url, canary.url, tmp_path, "--memory-mib", "4") as process,
     ):
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", process.port)) as client:
@@ -268,7 +268,7 @@ def test_a_stable_server_that_is_gone_is_an_error_in_the_form_of_the_api(tmp_pat
         status, data = chat(process.port)
         assert status == 502
         assert "the stable server cannot be asked" in json.loads(data)["error"]["message"]
-        assert process.document()["traffic"]["failed"] == 1
+        process.until(lambda now: now["traffic"]["failed"] == 1)
         assert canary.seen == []
 
 
@@ -334,4 +334,5 @@ def test_the_share_is_that_asked_for_and_more_memory_is_not_taken(tmp_path: Path
             for _ in range(20):
                 large = json.dumps({"messages": [{"content": "x" * 2**20}], "model": "m"})
                 assert ask(process.port, "POST", CHAT, large.encode())[0] == 200
+            process.until(lambda now: now["traffic"]["passed"] == 61)
             assert process.document()["traffic"]["not_mirrored"]["no memory is left for copies"]
