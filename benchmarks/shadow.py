@@ -23,6 +23,7 @@ import contextlib
 import functools
 import json
 import multiprocessing
+import os
 import random
 import statistics
 import sys
@@ -51,6 +52,9 @@ POWER = 0.95
 MOST_ADDED_MS = 1.0
 BAD = ("hangs", "crashes", "floods", "slow")
 """What a canary does that is not to cost the stable server's clients anything."""
+NICEST = 19
+PAUSE_S = 0.005
+"""Between two chats of `latency`: two cores keep up with what they start."""
 WARM_S = 4.0
 """The first pairs, which wait for the judge's imports, are sent before what is timed."""
 NOISE = 1.25
@@ -170,14 +174,16 @@ def summed_up(direct: Sender, shadowed: Sender) -> dict[str, Any]:
 
 
 async def by_turns(direct: str, through: str, requests: int) -> dict[str, Any]:
-    """Send one chat at a time, to one and the other by turns."""
+    """Send one chat at a time, to one and the other by turns, so that copies are a load on both."""
     async with aiohttp.ClientSession() as session:
         senders = Sender(session, direct), Sender(session, through)
+        await senders[1].at_rate(1 / PAUSE_S, WARM_S)  # the judge's imports
+        await senders[0].one(0)
         for sender in senders:
-            await sender.one(0)
             sender.seconds.clear()
         for number in range(requests):
             for sender in senders:
+                await asyncio.sleep(PAUSE_S)
                 await sender.one(number)
     return summed_up(*senders)
 
@@ -192,19 +198,20 @@ async def at_rate(direct: str, through: str, options: argparse.Namespace) -> dic
     return summed_up(*senders)
 
 
-def serve_chats(mode: str, told: Connection) -> None:
+def serve_chats(mode: str, told: Connection, niceness: int) -> None:
     """Serve chats in a process of its own, whose time is not the sender's."""
+    os.nice(niceness)
     server = Chats(mode)
     told.send(server.url)
     server.serve_forever()
 
 
 @contextlib.contextmanager
-def apart(mode: str) -> Iterator[str]:
+def apart(mode: str, niceness: int = 0) -> Iterator[str]:
     """Run a fake server in a process of its own; give its URL."""
     ours, theirs = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
-    process = spawn.Process(target=serve_chats, args=(mode, theirs), daemon=True)
+    process = spawn.Process(target=serve_chats, args=(mode, theirs, niceness), daemon=True)
     process.start()
     try:
         yield ours.recv()
@@ -219,7 +226,8 @@ def shadowed_chats(canary_mode: str) -> Iterator[tuple[str, ShadowProcess]]:
     with (
         tempfile.TemporaryDirectory() as folder,
         apart("") as stable,
-        apart(canary_mode) as canary,
+        # A canary has a machine of its own; here its work is not to be taken for the shadow's.
+        apart(canary_mode, NICEST) as canary,
         shadow(stable, canary, Path(folder), "--canary-timeout", "10") as process,
     ):
         yield stable, process
@@ -258,10 +266,11 @@ def costs(options: argparse.Namespace) -> int:
     fine, said = True, []
     for what in ("latency", "traffic") if options.what == "costs" else (options.what,):
         result = measured(what, options.canary, options)
-        added = result["p99_ms"]["added"]
-        limit = f" (below {MOST_ADDED_MS:.0f})" if what == "latency" else ""
-        fine = fine and is_whole(result) and (added < MOST_ADDED_MS or what != "latency")
-        said.append(f"{what}: {came(result)}; p99 {added:+.2f} ms{limit}")
+        median, added = (result[place]["added"] for place in ("p50_ms", "p99_ms"))
+        limit = f" (both below {MOST_ADDED_MS:.0f})" if what == "latency" else ""
+        fine = fine and is_whole(result)
+        fine = fine and (what != "latency" or max(median, added) < MOST_ADDED_MS)
+        said.append(f"{what}: {came(result)}; p50 {median:+.2f} ms, p99 {added:+.2f} ms{limit}")
     print("\n".join(said))
     return 0 if fine else 1
 
