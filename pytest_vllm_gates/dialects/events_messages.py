@@ -69,12 +69,15 @@ class _Blocks:
     def __init__(self) -> None:
         self._open: dict[int, str] = {}
         self._begun = 0
+        self._inputs = 0
 
     def take(self, event: Event) -> Iterator[str]:
         """Yield what is wrong with an event after those before it."""
         kind, data = event.kind, event.data
         if kind == "message_start":
-            yield from _start(record(data.get("message")))
+            message = record(data.get("message"))
+            self._inputs = _inputs(message)
+            yield from _start(message)
         elif kind == "content_block_start":
             yield from self._start_block(data.get("index"), record(data.get("content_block")))
         elif kind == "content_block_delta":
@@ -88,6 +91,9 @@ class _Blocks:
                 yield "message_delta has no stop_reason"
             if not record(data.get("usage")).get("output_tokens"):
                 yield "message_delta counts no output_tokens"
+            # Whether it counts them again is free; what a client has read of them is to stand.
+            if (inputs := _inputs(data)) not in (0, self._inputs):
+                yield f"message_start counts {self._inputs} input tokens, message_delta {inputs}"
 
     def _start_block(self, index: Any, block: Mapping[str, Any]) -> Iterator[str]:
         kind = str(block.get("type"))
@@ -148,6 +154,11 @@ def _start(message: Mapping[str, Any]) -> Iterator[str]:
         yield f"message_start has content: {shown(message.get('content'))}"
     if message.get("stop_reason"):
         yield f"message_start has the stop_reason {shown(message['stop_reason'])}"
-    usage = record(message.get("usage"))
-    if not sum(number(usage.get(name)) for name in INPUTS):
+    if not _inputs(message):
         yield "message_start counts no input_tokens"
+
+
+def _inputs(message: Mapping[str, Any]) -> int:
+    """Return how many tokens of the request a message's usage counts."""
+    usage = record(message.get("usage"))
+    return sum(number(usage.get(name)) for name in INPUTS)

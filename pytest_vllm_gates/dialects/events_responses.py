@@ -21,8 +21,11 @@ ENDS = {
     "response.incomplete": "incomplete",
     "response.failed": "failed",
 }
+BEGINNINGS = (CREATED, "response.queued", "response.in_progress")
+PARTS = ("response.content_part.added", "response.content_part.done")
+UNFINISHED = ("queued", "in_progress")
 LIMIT = "max_output_tokens"
-LIFECYCLE = {CREATED, "response.queued", "response.in_progress", *ENDS}
+LIFECYCLE = {*BEGINNINGS, *ENDS}
 # What a delta appends to, the event that repeats the whole of it, and the field it has there.
 TEXTS = {
     "response.output_text": "text",
@@ -63,6 +66,23 @@ def _life(events: Sequence[Event]) -> Iterator[str]:
     created = [event for event in events if event.kind == CREATED]
     if len(created) > 1:
         yield f"{CREATED} comes {len(created)} times"
+    for event in events:
+        status = record(event.data.get("response")).get("status")
+        if event.kind in BEGINNINGS and status not in UNFINISHED:
+            yield f"{event.kind} has a response of status {status!r}"
+    yield from _end(events)
+    for name in ("id", "model", "created_at"):
+        values = [
+            event.data["response"].get(name)
+            for event in events
+            if event.kind in LIFECYCLE and isinstance(event.data.get("response"), dict)
+        ]
+        if len(set(map(str, values))) > 1:
+            yield f"response.{name} changes in the stream: {shown(values[0])}, {shown(values[-1])}"
+
+
+def _end(events: Sequence[Event]) -> Iterator[str]:
+    """Yield what is wrong with the event that ends a stream."""
     ends = [event for event in events if event.kind in ENDS]
     if len(ends) != 1:
         kinds = ", ".join(each.kind for each in ends) or "none"
@@ -76,14 +96,6 @@ def _life(events: Sequence[Event]) -> Iterator[str]:
         yield f"the stream ends in {ends[0].kind}, and its response has the status {status!r}"
     if not response.get("usage"):
         yield f"{ends[0].kind} has no usage"
-    for name in ("id", "model", "created_at"):
-        values = [
-            event.data["response"].get(name)
-            for event in events
-            if event.kind in LIFECYCLE and isinstance(event.data.get("response"), dict)
-        ]
-        if len(set(map(str, values))) > 1:
-            yield f"response.{name} changes in the stream: {shown(values[0])}, {shown(values[-1])}"
 
 
 class _Items:
@@ -117,6 +129,8 @@ class _Items:
             yield f"an item is added with output_index {index!r}, and {expected} is next"
         if not item.get("id"):
             yield f"an item of type {item.get('type')!r} is added without an id"
+        if begun := _text(item) or item.get("arguments"):
+            yield f"an item of type {item.get('type')!r} is added with {shown(begun)} in it"
         others = [*self._open.values(), *self._done.values()]
         if item.get("id") in [other.get("id") for other in others]:
             yield f"two items have the id {item.get('id')!r}"
@@ -129,8 +143,8 @@ class _Items:
         if "item_id" in data and data["item_id"] != item.get("id"):
             yield f"{kind} names item {data['item_id']!r}, and {item.get('id')!r} is at {index}"
         place = number(data.get("content_index"))
-        if kind == "response.content_part.added":
-            self._parts.add((index, place))
+        if kind in PARTS:
+            yield from self._part(kind, (index, place), record(data.get("part")))
         name, _, end = kind.rpartition(".")
         if name not in TEXTS:
             return
@@ -148,6 +162,18 @@ class _Items:
             if said != repeated:
                 yield f"{kind} has {shown(repeated)}, and the deltas {shown(said)}"
 
+    def _part(self, kind: str, at: tuple[int, int], part: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what is wrong with a part that begins or ends: it has what the deltas say."""
+        text = part.get("text")
+        if kind == PARTS[0]:
+            self._parts.add(at)
+            if text:
+                yield f"a content part is added with {shown(text)} in it"
+            return
+        said = [self._texts[key] for key in self._texts if (key[0], key[2]) == at]
+        if said and text != said[0]:
+            yield f"a content part is done with {shown(text)}, and the deltas say {shown(said[0])}"
+
     def _closed(self, index: int, item: Mapping[str, Any]) -> Iterator[str]:
         added = self._open.pop(index)
         self._done[index] = item
@@ -155,10 +181,11 @@ class _Items:
             if item.get(name) != added.get(name):
                 then, now = added.get(name), item.get(name)
                 yield f"an item is added with {name} {then!r}, done with {now!r}"
-        parts = records(item.get("content"))
+        if item.get("status") in UNFINISHED:
+            yield f"an item of type {item.get('type')!r} is done with the status {item['status']!r}"
         texts = {
-            "response.output_text": "".join(str(part.get("text", "")) for part in parts),
-            "response.reasoning_text": "".join(str(part.get("text", "")) for part in parts),
+            "response.output_text": _text(item),
+            "response.reasoning_text": _text(item),
             "response.function_call_arguments": str(item.get("arguments", "")),
         }
         for name, repeated in texts.items():
@@ -198,6 +225,11 @@ def cut_faults(response: Mapping[str, Any]) -> Iterator[str]:
     last = output[-1]
     if last.get("status") == "completed":
         yield f"the response is incomplete, and its last item ({last.get('type')}) is completed"
+
+
+def _text(item: Mapping[str, Any]) -> str:
+    """Return the text of an item's parts."""
+    return "".join(str(part.get("text", "")) for part in records(item.get("content")))
 
 
 def _told(item: Mapping[str, Any]) -> list[Any]:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.dialects.types import Dialogues, Reply
 
-ECHOED = ("temperature", "max_output_tokens", "instructions", "parallel_tool_calls")
+ECHOED = (
+    "temperature", "max_output_tokens", "instructions", "parallel_tool_calls", "tool_choice",
+    "metadata",
+)  # fmt: skip
 """Settings that a response repeats (https://platform.openai.com/docs/api-reference/responses)."""
 
 

@@ -17,6 +17,8 @@ PATH = "/v1/responses"
 # Fields that are written alike in both APIs, vLLM's extensions included.
 ALIKE = ("temperature", "parallel_tool_calls", "chat_template_kwargs")
 ENDS = {"completed": "stop", "incomplete": "length"}
+METADATA = {"asked_by": "pytest-vllm-gates"}
+"""What every request brings, and its response repeats."""
 
 
 def request(chat: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def request(chat: Mapping[str, Any]) -> dict[str, Any]:
     if chat.get("stop"):
         raise NoPlace("the Responses API has no stop strings")
     messages = list(chat["messages"])
-    body: dict[str, Any] = {"store": False}
+    body: dict[str, Any] = {"store": False, "metadata": dict(METADATA)}
     if len(messages) > 1 and messages[0]["role"] == "system":
         content = messages[0]["content"]
         if isinstance(content, str):

@@ -34,6 +34,18 @@ def with_field(kind: str, name: str, value: Any) -> Callable[[Data], None]:
     return change
 
 
+def within(kind: str, name: str, **fields: Any) -> Callable[[Data], None]:
+    def change(data: Data) -> None:
+        event = at(data, kind)
+        event[name] = {**event[name], **fields}
+
+    return change
+
+
+def begun_as(status: str) -> Callable[[Data], None]:
+    return within("response.created", "response", status=status)
+
+
 def cut(data: Data) -> None:
     data[-1]["response"] = {**RESPONSE, "status": "incomplete"}
 
@@ -59,6 +71,13 @@ def test_right_streams_have_no_fault() -> None:
     assert list(events_messages.unreadable_inputs(events(message_events()))) == []
 
 
+def test_a_message_delta_may_count_the_input_again_or_not() -> None:
+    data = message_events()
+    for usage in ({"output_tokens": 9}, {"output_tokens": 9, "input_tokens": 5}):
+        at(data, "message_delta")["usage"] = usage
+        assert list(events_messages.faults(events(data))) == []
+
+
 def test_an_empty_stream_is_a_fault() -> None:
     assert list(events_responses.faults(())) == ["the stream holds no event"]
     assert list(events_messages.faults(())) == ["the stream holds no event"]
@@ -78,6 +97,11 @@ def test_an_empty_stream_is_a_fault() -> None:
         (with_field("response.output_item.added", "output_index", 4), "and 0 is next"),
         (without("response.content_part.added"), "comes before its content part is added"),
         (without("response.output_item.done"), "item at 0 is never done"),
+        (begun_as("completed"), "response.created has a response of status 'completed'"),
+        (within("response.output_item.added", "item", arguments="{}"), "is added with '{}' in it"),
+        (within("response.output_item.done", "item", status="in_progress"), "is done with the st"),
+        (within("response.content_part.added", "part", text="So"), "part is added with 'So' in it"),
+        (within("response.content_part.done", "part", text="Par"), "part is done with 'Par', and"),
         (another_item, "response.completed has the items"),
         (other_text, "response.completed has a function_call item"),
     ],
@@ -108,6 +132,10 @@ def test_a_fault_of_a_responses_stream_is_told(change: Callable[[Data], None], s
         (
             with_field("message_delta", "usage", {"output_tokens": 0}),
             "message_delta counts no output_tokens",
+        ),
+        (
+            with_field("message_delta", "usage", {"output_tokens": 9, "input_tokens": 6}),
+            "message_start counts 5 input tokens, message_delta 6",
         ),
         (with_field("message_delta", "delta", {}), "message_delta has no stop_reason"),
         (

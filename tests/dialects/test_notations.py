@@ -46,6 +46,7 @@ CHAT: dict[str, Any] = {
 def test_a_chat_becomes_a_response() -> None:
     assert responses.request(CHAT) == {
         "store": False,
+        "metadata": {"asked_by": "pytest-vllm-gates"},
         "instructions": "Be brief.",
         "input": [
             {

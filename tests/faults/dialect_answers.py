@@ -216,6 +216,18 @@ def tells_the_temperature_of_its_default(exchange: Exchange) -> None:
     exchange.events[0]["temperature"] = 0.7
 
 
+@whole(RESPONSES, ANSWERS, "tool_choice: 'required' was requested, and the response says 'auto'")
+def tells_no_tool_choice(exchange: Exchange) -> None:
+    """A response says that the model was free to call."""
+    exchange.events[0]["tool_choice"] = "auto"
+
+
+@whole(RESPONSES, ANSWERS, "metadata: ")
+def forgets_metadata(exchange: Exchange) -> None:
+    """What a client tells its requests apart by does not come back."""
+    exchange.events[0]["metadata"] = None
+
+
 @whole("/v1/chat/completions/render", TOKENS, "the prompt's tokens differ from token 2 on")
 def renders_another_chat(exchange: Exchange) -> None:
     """The prompt that is shown is not the one that is answered."""

@@ -85,6 +85,36 @@ def completes_another_response(exchange: Exchange) -> None:
     exchange.events[-1]["response"]["id"] += "-final"
 
 
+@stream(RESPONSES, ORDER, "response.created has a response of status 'completed'")
+def begins_with_what_is_over(exchange: Exchange) -> None:
+    """The first event says that all is done."""
+    for event in events(exchange, "response.created"):
+        event["response"]["status"] = "completed"
+
+
+@stream(RESPONSES, ORDER, " in it")
+def says_in_advance(exchange: Exchange) -> None:
+    """An item is added with a text that its deltas bring once more."""
+    for event in events(exchange, "response.output_item.added"):
+        if event["item"]["type"] == "message":
+            part = {"type": "output_text", "text": "Hm", "annotations": []}
+            event["item"]["content"] = [part]
+
+
+@stream(RESPONSES, ORDER, "a content part is done with ")
+def cuts_what_parts_repeat(exchange: Exchange) -> None:
+    """The event that ends a part lacks its last character."""
+    for event in events(exchange, "response.content_part.done"):
+        event["part"]["text"] = event["part"]["text"][:-1]
+
+
+@stream(RESPONSES, ORDER, "is done with the status 'in_progress'")
+def never_finishes_items(exchange: Exchange) -> None:
+    """Items that are done are still in progress."""
+    for event in events(exchange, "response.output_item.done"):
+        event["item"]["status"] = "in_progress"
+
+
 @stream(RESPONSES, TYPES, "output_index: Input should be a valid integer")
 def gives_indices_as_text(exchange: Exchange) -> None:
     """A gateway that rewrites numbers."""
@@ -163,6 +193,13 @@ def splits_characters_of_messages(exchange: Exchange) -> None:
 def never_stops(exchange: Exchange) -> None:
     """The last event is not sent."""
     drop(exchange, "message_stop")
+
+
+@stream(MESSAGES, ORDER, "message_start counts ")
+def counts_half_the_request_at_first(exchange: Exchange) -> None:
+    """The first event counts fewer tokens of the request than the last one."""
+    for event in events(exchange, "message_start"):
+        event["message"]["usage"]["input_tokens"] //= 2
 
 
 @stream(MESSAGES, ORDER, "message_delta comes 0 times")
