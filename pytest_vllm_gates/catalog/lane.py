@@ -179,6 +179,17 @@ def files(project: Path) -> dict[str, Path]:
     }
 
 
+def read(path: Path, name: str, file: Path) -> Lane:
+    """Read a lane's file, and complete one of a release; `file` is where it is taken to lie.
+
+    Nothing that it names is looked for. Raises `UserError` for a faulty file.
+    """
+    text, table = outside.read(path)
+    if "vllm" in table:
+        table = of_release.completed(file, table)
+    return toml.validated(path, text, {**table, "name": name, "file": file}, Lane)
+
+
 def _named_file(name: str) -> Path:
     file = Path(name).expanduser().absolute()
     if not file.is_file():
@@ -198,10 +209,7 @@ def load(name: str, project: Path) -> Lane:
         lane_files = files(project)
         name = choose("lane", name, lane_files)
         file = lane_files[name]
-    text, table = outside.read(file)
-    if "vllm" in table:
-        table = of_release.completed(file, table)
-    lane = toml.validated(file, text, {**table, "name": name, "file": file}, Lane)
+    lane = read(file, name, file)
     start = lane.start
     for key, words in {"command": lane.command, "start.server": start.server,
                        "start.renderer": start.renderer}.items():  # fmt: skip

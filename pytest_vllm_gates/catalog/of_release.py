@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import outside, releases, toml
 from pytest_vllm_gates.errors import UserError
 
@@ -12,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SHIPPED = Path(__file__).parent.parent / "lanes"
+DEFAULTS = data.FOLDER / "lane_defaults.toml"
 OVERLAY_SWITCH = "VLLM_GATES_WITHOUT_REPAIRS"
-# Keys of the device's shipped lane that hold for the release of that lane alone.
-OWN = ("title", "lock", "start", "batch_invariant", "expects", "waive")
 DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 
@@ -26,7 +26,7 @@ def device_here() -> releases.DeviceName:
 def completed(file: Path, table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of a lane with `vllm`, with all that it leaves out.
 
-    What the lane says counts; then what its release needs; then the device's shipped lane.
+    What the lane says counts; then what its release needs; then the device's defaults.
     Raises `UserError` for a release or a device that is none.
     """
     version, device = table["vllm"], table.get("device") or device_here()
@@ -53,9 +53,8 @@ MERGED = ("env", "serve")
 
 def defaults(version: str, device: str) -> dict[str, Any]:
     """Return what a lane of a release on a device has where it says nothing."""
-    made = releases.table().devices[device]
-    _, shipped = outside.read(SHIPPED / f"{made.lane}.toml")
-    result = {key: value for key, value in shipped.items() if key not in OWN}
+    shipped = _device_defaults(device)
+    result = {**shipped}
     start = releases.start(version)
     result["start"] = {"server": list(start.server)}
     if start.renderer:
@@ -70,7 +69,12 @@ def defaults(version: str, device: str) -> dict[str, Any]:
 
 
 def remarks(version: str, device: str) -> list[str]:
-    """Return which flags of the device's lane a release does not take, in words."""
-    made = releases.table().devices[device]
-    _, shipped = outside.read(SHIPPED / f"{made.lane}.toml")
-    return releases.translated(shipped.get("serve", {}), version)[1]
+    """Return which of the device's flags a release does not take, in words."""
+    return releases.translated(_device_defaults(device).get("serve", {}), version)[1]
+
+
+def _device_defaults(device: str) -> dict[str, Any]:
+    """Return what lanes on a device have, whatever their release."""
+    _, shipped = outside.read(DEFAULTS)
+    defaults_of_device: dict[str, Any] = shipped[device]
+    return defaults_of_device

@@ -75,8 +75,6 @@ class Device(toml.Record):
 
     package: str
     """The distribution that brings vLLM for it."""
-    lane: str
-    """The shipped lane whose variables, flags and limits are taken."""
     without: Words = ()
     """Packages left out, with all that only they need: this device's build cannot load them."""
     besides: Words = ()

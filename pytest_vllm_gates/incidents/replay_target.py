@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.catalog import lane as lanes, outside
+from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.checkpoints.prompt_files import CONFIG, NAMES
 from pytest_vllm_gates.errors import UserError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.incidents.types import ServedCheckpoint
 
@@ -49,7 +49,7 @@ def lane_of(incident_folder: IncidentFolder, project: Path) -> Lane | None:
 def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
     path = incident_folder.folder / LANE
     # What it names beside itself is taken from what ships.
-    lane = outside.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
+    lane = lanes.read(path, name, lanes.SHIPPED / LANE)
     rules = types.load().lane
     shipped = [lanes.load(file, lanes.SHIPPED) for file in lanes.files(lanes.SHIPPED)]
     wrong = list(checks.lane_faults(lane, rules))

@@ -51,7 +51,7 @@ def test_combinations_are_parameters_of_the_gate(pytester: pytest.Pytester) -> N
 
 def test_the_lanes_own_features_are_planned_in_the_header(pytester: pytest.Pytester) -> None:
     lane = (lanes.SHIPPED / "cpu.toml").read_text("utf-8")
-    lane = lane.replace("[serve]", "[serve]\nstream_interval = 8\nenable_prefix_caching = true", 1)
+    lane += "[serve]\nstream_interval = 8\nenable_prefix_caching = true\n"
     pytester.mkdir("lanes").joinpath("cpu.toml").write_text(lane, encoding="utf-8")
     arguments = ("--model", "qwen3.5", "--lane", "cpu", "-m", "features", "--collect-only")
     ran = pytester.runpytest_subprocess(*arguments, "--features", "deployed,ngram")

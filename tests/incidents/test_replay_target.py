@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.family import Family
 
-CPU = (lanes.SHIPPED / "cpu.toml").read_text(encoding="utf-8")
+CPU = Path(__file__).with_name("full_lane.toml").read_text(encoding="utf-8")
 TEMPLATE = b"{{ 'another template' }}"
 
 
@@ -61,6 +61,15 @@ def test_incidents_lane_precedes_the_shipped_lane_of_its_name(tmp_path: Path) ->
     assert chosen and chosen.serve["max-num-seqs"] == 2
     assert chosen.lock_path == lanes.SHIPPED / "cpu.txt"
     assert chosen.overlay_path == lanes.SHIPPED / "cpu-overlay"
+
+
+def test_incidents_lane_of_a_release_is_completed(tmp_path: Path) -> None:
+    text = (lanes.SHIPPED / "cpu-previous.toml").read_text(encoding="utf-8")
+    carried = incident_folder(tmp_path, {"lane.toml": text}, lane=lane("ours"))
+    chosen = replay_target.lane_of(carried, tmp_path)
+    shipped = lanes.load("cpu-previous", tmp_path)
+    assert chosen and chosen.lock_path == shipped.lock_path
+    assert (chosen.start, chosen.env, chosen.serve) == (shipped.start, shipped.env, shipped.serve)
 
 
 @pytest.mark.parametrize("recorded", [lane("base-url", "base_url"), lane("no-such-lane")])
@@ -101,8 +110,12 @@ def test_incidents_lane_that_could_run_code_is_refused(
 
 @pytest.mark.parametrize(
     "text",
-    ['title = "a"\npython = "/evil"\n', 'title = "a"\ncommand = ["evil"]\n'],
-    ids=["an interpreter", "a command"],
+    [
+        'title = "a"\npython = "/evil"\n',
+        'title = "a"\ncommand = ["evil"]\n',
+        'vllm = "0.32.0"\nlock = "/evil.txt"\n',
+    ],
+    ids=["an interpreter", "a command", "a lock of a release"],
 )
 def test_an_incidents_lane_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
     carried = incident_folder(tmp_path, {"lane.toml": text}, lane=lane("ours"))
