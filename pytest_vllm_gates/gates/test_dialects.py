@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.dialects import batch, checks, identity, parts, pieces
+from pytest_vllm_gates.dialects import batch, checks, identity, parts, pieces, refusals
 from pytest_vllm_gates.dialects.stored import NotStored
 from pytest_vllm_gates.dialects.types import STREAM
 from pytest_vllm_gates.outcomes import Finding, NotApplicable
@@ -114,6 +114,18 @@ def test_prompts_of_one_request_keep_apart(
     evidence["requests"] = 1 + len(found.alone)
     checking(
         list(batch.findings(found)), [found.case], "A batch job reads the answer to another prompt"
+    )
+
+
+def test_wrong_requests_are_refused_in_each_apis_form(
+    server: Endpoint, dialogues: Dialogues, checking: Checking, evidence: Evidence
+) -> None:
+    refused = refusals.ask(server, dialogues)
+    evidence["requests"] = len(refused)
+    checking(
+        list(refusals.findings(refused)),
+        [refusal.case for refusal in refused],
+        "A client is not told what is wrong with its request",
     )
 
 

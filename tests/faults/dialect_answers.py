@@ -17,6 +17,7 @@ from faults.dialects import (
     TYPES,
     Part,
     asked,
+    refused,
     whole,
 )
 
@@ -226,6 +227,36 @@ def tells_no_tool_choice(exchange: Exchange) -> None:
 def forgets_metadata(exchange: Exchange) -> None:
     """What a client tells its requests apart by does not come back."""
     exchange.events[0]["metadata"] = None
+
+
+@refused(MESSAGES, "and 'error' is Anthropic's")
+def refuses_messages_as_openai_does(exchange: Exchange) -> None:
+    """The error has OpenAI's form in Anthropic's API."""
+    exchange.events[0].pop("type", None)
+
+
+@refused(MESSAGES, "answered with 200, which is an answer to a client")
+def refuses_with_an_answer(exchange: Exchange) -> None:
+    """A gateway says that all is well."""
+    exchange.status = 200
+
+
+@refused(RESPONSES, "answered with 500, which is the server's own failure to a client")
+def fails_where_the_client_is_wrong(exchange: Exchange) -> None:
+    """Whoever retries failures sends the wrong request for ever."""
+    exchange.status = 500
+
+
+@refused(RESPONSES, "the refusal has no error.message: {}")
+def refuses_without_a_word(exchange: Exchange) -> None:
+    """The body is empty."""
+    exchange.events = [{}]
+
+
+@refused(COMPLETIONS, "the refusal is text/plain")
+def refuses_in_plain_text(exchange: Exchange) -> None:
+    """A gateway's own error page."""
+    exchange.text, exchange.kind = "bad request", "text/plain"
 
 
 @whole("/v1/chat/completions/render", TOKENS, "the prompt's tokens differ from token 2 on")

@@ -24,6 +24,7 @@ READS = "official_clients_read_everything"
 STREAMS = "a_stream_is_its_whole_answer"
 MEANS = "dialects_mean_the_same"
 LIMIT = "a_limit_is_told"
+REFUSES = "wrong_requests_are_refused_in_each_apis_form"
 TOKENS = "dialects_count_the_same_tokens"
 REFUSED = 400
 FEW_TOKENS = 500
@@ -46,13 +47,27 @@ def stream(path: str, check: str, says: str) -> Callable[[Change], Change]:
     return _at(path, "anything", check, says, lambda exchange: exchange.streamed)
 
 
+def refused(path: str, says: str) -> Callable[[Change], Change]:
+    """Make a fault of a function that changes the refusals of one dialect."""
+    return _at(
+        path, "anything", REFUSES, says, lambda exchange: exchange.status >= REFUSED, answered=False
+    )
+
+
 def _at(
-    path: str, on: Any, check: str, says: str, applies: Callable[[Exchange], bool]
+    path: str,
+    on: Any,
+    check: str,
+    says: str,
+    applies: Callable[[Exchange], bool],
+    *,
+    answered: bool = True,
 ) -> Callable[[Change], Change]:
     def declare(change: Change) -> Change:
         @functools.wraps(change)
         def alter(exchange: Exchange) -> None:
-            if exchange.path == path and exchange.status < REFUSED and applies(exchange):
+            right = exchange.status < REFUSED or not answered
+            if exchange.path == path and right and applies(exchange):
                 change(exchange)
 
         return FAULTS.add(on, says=says, check=check)(alter)

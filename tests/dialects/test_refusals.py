@@ -1,0 +1,54 @@
+"""A refusal has a status of its own, and says why where the client of its API looks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.dialects import refusals
+from pytest_vllm_gates.dialects.refusals import Refusal
+from pytest_vllm_gates.outcomes import Case
+
+OPENAI = {"error": {"message": "no such model", "type": "NotFoundError", "code": 404}}
+ANTHROPIC = {"type": "error", "error": {"type": "not_found_error", "message": "no such model"}}
+
+
+def refusal(
+    body: Any, *, dialect: str = "chat", status: int = 404, kind: str = "application/json"
+) -> Refusal:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Refusal(Case("x"), dialect, status, kind, data)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        refusal(OPENAI),
+        refusal(OPENAI, dialect="responses", status=422, kind="application/json; charset=utf-8"),
+        refusal(ANTHROPIC, dialect="messages"),
+        refusal({**OPENAI, "type": "error"}, dialect="completions"),
+    ],
+)
+def test_right_refusals_have_no_fault(right: Refusal) -> None:
+    assert list(refusals.faults(right)) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (refusal(OPENAI, status=200), "answered with 200, which is an answer to a client"),
+        (refusal(OPENAI, status=500), "answered with 500, which is the server's own failure"),
+        (refusal(OPENAI, kind="text/event-stream"), "is text/event-stream, not application/json"),
+        (refusal(OPENAI, kind=""), "is of no content type"),
+        (refusal({"error": "no such model"}), "has no error.message"),
+        (refusal({"error": {"message": " "}}), "has no error.message"),
+        (refusal({"detail": "no such model"}), "has no error.message"),
+        (refusal([OPENAI]), "has no error.message"),
+        (refusal(b"no such model", kind="text/plain"), "is text/plain"),
+        (refusal(OPENAI, dialect="messages"), "and 'error' is Anthropic's"),
+    ],
+)
+def test_a_fault_of_a_refusal_is_told(wrong: Refusal, says: str) -> None:
+    assert says in "; ".join(refusals.faults(wrong))
