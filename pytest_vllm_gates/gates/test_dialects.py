@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.dialects import batch, checks, identity, parts, pieces, refusals
+from pytest_vllm_gates.dialects import (
+    batch,
+    checks,
+    identity,
+    parts,
+    pieces,
+    refusals,
+    token_routes,
+)
 from pytest_vllm_gates.dialects.stored import NotStored
 from pytest_vllm_gates.dialects.types import STREAM
 from pytest_vllm_gates.outcomes import Finding, NotApplicable
@@ -126,6 +134,18 @@ def test_wrong_requests_are_refused_in_each_apis_form(
         list(refusals.findings(refused)),
         [refusal.case for refusal in refused],
         "A client is not told what is wrong with its request",
+    )
+
+
+def test_texts_come_back_from_their_tokens(
+    server: Endpoint, checking: Checking, evidence: Evidence
+) -> None:
+    trips = token_routes.ask(server)
+    evidence["requests"] = 1 + 3 * len(trips)
+    checking(
+        list(token_routes.findings(trips)),
+        [trip.case for trip in trips],
+        "A client that counts or reads tokens is told another text's",
     )
 
 

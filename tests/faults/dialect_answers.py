@@ -14,6 +14,7 @@ from faults.dialects import (
     MESSAGES,
     RESPONSES,
     TOKENS,
+    TRIPS,
     TYPES,
     Part,
     asked,
@@ -257,6 +258,18 @@ def refuses_without_a_word(exchange: Exchange) -> None:
 def refuses_in_plain_text(exchange: Exchange) -> None:
     """A gateway's own error page."""
     exchange.text, exchange.kind = "bad request", "text/plain"
+
+
+@whole("/detokenize", TRIPS, "/detokenize gives ")
+def strips_texts_of_tokens(exchange: Exchange) -> None:
+    """Blanks at the ends of a text are lost."""
+    exchange.events[0]["prompt"] = exchange.events[0]["prompt"].strip()
+
+
+@whole("/tokenize", TRIPS, "max_model_len is ")
+def tells_another_context(exchange: Exchange) -> None:
+    """The route tells twice the context that the server has."""
+    exchange.events[0]["max_model_len"] *= 2
 
 
 @whole("/v1/chat/completions/render", TOKENS, "the prompt's tokens differ from token 2 on")

@@ -24,6 +24,7 @@ READS = "official_clients_read_everything"
 STREAMS = "a_stream_is_its_whole_answer"
 MEANS = "dialects_mean_the_same"
 LIMIT = "a_limit_is_told"
+TRIPS = "texts_come_back_from_their_tokens"
 REFUSES = "wrong_requests_are_refused_in_each_apis_form"
 TOKENS = "dialects_count_the_same_tokens"
 REFUSED = 400

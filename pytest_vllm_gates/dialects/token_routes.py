@@ -1,0 +1,97 @@
+"""Turns texts into tokens and back by `/tokenize` and `/detokenize`, and judges what came.
+
+Clients count a prompt with the one, and read what a model was given with the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.client import form, http
+from pytest_vllm_gates.client.untyped import record, records, shown
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+TOKENIZE, DETOKENIZE, MODELS = "/tokenize", "/detokenize", "/v1/models"
+MISSING = (404, 405, 501)
+TEXTS: Mapping[str, str] = {
+    "blanks at both ends": "  Two blanks first,\n\n a line\tand a tab.  ",
+    "letters beyond ASCII": "Grüße aus 東京, 👩‍🚀!",
+}
+
+
+@dataclass(frozen=True)
+class TokenTrip:
+    """A text, its tokens, their text, and the tokens of that."""
+
+    case: Case
+    there: Mapping[str, Any]
+    """The answer of `/tokenize`."""
+    back: str
+    again: tuple[int, ...]
+    context: int | None
+    """The context that `/v1/models` tells."""
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The text's tokens."""
+        return tuple(form.token_ids(self.there.get("tokens"), "tokens"))
+
+
+def ask(endpoint: Endpoint) -> list[TokenTrip]:
+    """Send each text there and back; raises `NotApplicable` for a server without the routes."""
+    with http.client(endpoint) as client, form.reading(f"the answer of {MODELS}"):
+        reply = client.get(MODELS)
+        listed = records(record(reply.json()).get("data")) if reply.is_success else []
+    context = next((each.get("max_model_len") for each in listed), None)
+    trips = []
+    for name, text in TEXTS.items():
+        request = {"prompt": text, "add_special_tokens": False}
+        there = _post(endpoint, TOKENIZE, request)
+        tokens = form.token_ids(there.get("tokens"), "tokens")
+        back = form.text(_post(endpoint, DETOKENIZE, {"tokens": tokens}).get("prompt"), "prompt")
+        again = _post(endpoint, TOKENIZE, {**request, "prompt": back})
+        trips.append(
+            TokenTrip(
+                Case(name, request=request), there, back,
+                tuple(form.token_ids(again.get("tokens"), "tokens")), context,
+            )
+        )  # fmt: skip
+    return trips
+
+
+def _post(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    reply = http.post(endpoint, path, body)
+    if reply.status_code in MISSING:
+        raise NotApplicable(f"the server has no {path}: answered {reply.status_code}")
+    with form.reading(f"the answer of {path}"):
+        return record(reply.raise_for_status().json())
+
+
+def findings(trips: list[TokenTrip]) -> Iterator[Finding]:
+    """Yield where a text or a count is not that of the tokens."""
+    for trip in trips:
+        for sentence in faults(trip):
+            yield Finding(trip.case, sentence)
+
+
+def faults(trip: TokenTrip) -> Iterator[str]:
+    """Yield what is wrong with one text's way.
+
+    A tokenizer may write the text otherwise, but not so that it has other tokens.
+    """
+    count, length = trip.there.get("count"), trip.there.get("max_model_len")
+    if count != len(trip.tokens):
+        yield f"count is {shown(count)}, and there are {len(trip.tokens)} tokens"
+    if None not in (length, trip.context) and length != trip.context:
+        yield f"max_model_len is {shown(length)}, and {MODELS} says {trip.context}"
+    if trip.again != trip.tokens:
+        yield (
+            f"{DETOKENIZE} gives {shown(trip.back)}, which has {len(trip.again)} tokens and not "
+            f"the same {len(trip.tokens)}"
+        )
