@@ -170,10 +170,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _shadow(options: argparse.Namespace) -> Any:
-    from pytest_vllm_gates.shadow import serve, settings  # noqa: PLC0415
+    from pytest_vllm_gates.shadow import settings  # noqa: PLC0415
     from pytest_vllm_gates.shadow.copies import MirrorLimits  # noqa: PLC0415
     from pytest_vllm_gates.shadow.decide import Question  # noqa: PLC0415
     from pytest_vllm_gates.shadow.failing import FailingPairs, shadow_redactor  # noqa: PLC0415
+    from pytest_vllm_gates.shadow.plan import Shadow  # noqa: PLC0415
 
     _refuse_a_circle(options)
     project = projects.current()
@@ -184,7 +185,7 @@ def _shadow(options: argparse.Namespace) -> Any:
     failing = FailingPairs(
         options.out, f"{canary}/v1", options.incidents, family, project, redactor
     )
-    return serve.Shadow(
+    return Shadow(
         stable=_root("--stable", options.stable) if options.stable else None,
         canary=canary,
         settings=settings.load(),

@@ -44,7 +44,7 @@ JSON_KIND = "application/json"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class DialectRefusal:
     """What a server answered to a wrong request."""
 
     case: Case
@@ -55,7 +55,7 @@ class Refusal:
     body: bytes
 
 
-def ask(endpoint: Endpoint, dialogues: Dialogues) -> list[Refusal]:
+def ask(endpoint: Endpoint, dialogues: Dialogues) -> list[DialectRefusal]:
     """Send wrong requests, whole and streamed, to every API that answered right ones."""
     return [
         _asked(endpoint, dialect, mode, name, {**request, **wrong, "stream": mode == STREAM})
@@ -75,10 +75,10 @@ def _right_requests(dialogues: Dialogues) -> dict[str, Mapping[str, Any]]:
 
 def _asked(
     endpoint: Endpoint, dialect: str, mode: str, name: str, request: Mapping[str, Any]
-) -> Refusal:
+) -> DialectRefusal:
     reply = http.post(endpoint, PATHS[dialect], request)
     traits = {"dialect": dialect, "mode": mode, "case": name}
-    return Refusal(
+    return DialectRefusal(
         Case(f"{dialect} {mode}: {name}", traits, request),
         dialect,
         reply.status_code,
@@ -87,14 +87,14 @@ def _asked(
     )
 
 
-def findings(refusals: list[Refusal]) -> Iterator[Finding]:
+def findings(refusals: list[DialectRefusal]) -> Iterator[Finding]:
     """Yield what a client cannot make sense of."""
     for refusal in refusals:
         for sentence in faults(refusal):
             yield Finding(refusal.case, sentence)
 
 
-def faults(refusal: Refusal) -> Iterator[str]:
+def faults(refusal: DialectRefusal) -> Iterator[str]:
     """Yield what is wrong with one refusal."""
     if refusal.status not in REFUSALS:
         means = "is an answer" if refusal.status == OK else "is the server's own failure"

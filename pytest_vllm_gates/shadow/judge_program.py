@@ -18,7 +18,8 @@ from pytest_vllm_gates.shadow.pair_lines import judgement_line, pair_of
 from pytest_vllm_gates.shadow.tally import PairJudgement
 
 NICENESS = 10
-"""Clients come first: the proxy that they wait for has the processor before this has it."""
+"""Clients come first: the proxy that they wait for has the processor before this has it, and so has
+the process that asks the canary, which started this one."""
 
 
 def main(family: str | None, project: Path) -> int:
@@ -28,7 +29,7 @@ def main(family: str | None, project: Path) -> int:
     def markers(model: str) -> tuple[str, ...]:
         return markers_of(family, model, project)
 
-    os.nice(NICENESS)
+    os.nice(max(0, NICENESS - os.nice(0)))
     judge = PairJudge(shadow_settings.load(), markers)
     for line in sys.stdin.buffer:
         try:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.dialects import refusals
-from pytest_vllm_gates.dialects.refusals import Refusal
+from pytest_vllm_gates.dialects.refusals import DialectRefusal
 from pytest_vllm_gates.outcomes import Case
 
 OPENAI = {"error": {"message": "no such model", "type": "NotFoundError", "code": 404}}
@@ -17,9 +17,9 @@ ANTHROPIC = {"type": "error", "error": {"type": "not_found_error", "message": "n
 
 def refusal(
     body: Any, *, dialect: str = "chat", status: int = 404, kind: str = "application/json"
-) -> Refusal:
+) -> DialectRefusal:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Refusal(Case("x"), dialect, status, kind, data)
+    return DialectRefusal(Case("x"), dialect, status, kind, data)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def refusal(
         refusal({**OPENAI, "type": "error"}, dialect="completions"),
     ],
 )
-def test_right_refusals_have_no_fault(right: Refusal) -> None:
+def test_right_refusals_have_no_fault(right: DialectRefusal) -> None:
     assert list(refusals.faults(right)) == []
 
 
@@ -50,5 +50,5 @@ def test_right_refusals_have_no_fault(right: Refusal) -> None:
         (refusal(OPENAI, dialect="messages"), "and 'error' is Anthropic's"),
     ],
 )
-def test_a_fault_of_a_refusal_is_told(wrong: Refusal, says: str) -> None:
+def test_a_fault_of_a_refusal_is_told(wrong: DialectRefusal, says: str) -> None:
     assert says in "; ".join(refusals.faults(wrong))

@@ -25,13 +25,16 @@ from pytest_vllm_gates.shadow.proxy.channel import (
     frame,
     receive,
 )
-from pytest_vllm_gates.shadow.serve import Shadow, fast_loop
+from pytest_vllm_gates.shadow.serve import fast_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NICENESS = 10
-"""Clients come first: the proxy that they wait for has the processor before this has it."""
+    from pytest_vllm_gates.shadow.plan import Shadow
+
+NICENESS = 5
+"""Clients come first: the proxy that they wait for has the processor before this has it. Not more,
+for this one takes the canary's times."""
 SHARE = 3 / 8
 """Of the shadow's memory; the proxy has the rest."""
 MOST_BUFFERED = 2**20

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.shadow.failing import FailingPairs
-    from pytest_vllm_gates.shadow.serve import Shadow
+    from pytest_vllm_gates.shadow.plan import Shadow
     from pytest_vllm_gates.shadow.tally import PairJudgement
 
 LOOK_S = 1.0

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from pytest_vllm_gates.shadow.serve import Shadow
+    from pytest_vllm_gates.shadow.plan import Shadow
 
 PROGRAM = "pytest_vllm_gates.shadow.mirroring.program"
 STARTING_S = 120.0
