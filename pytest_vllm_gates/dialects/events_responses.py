@@ -129,7 +129,7 @@ class _Items:
             yield f"an item is added with output_index {index!r}, and {expected} is next"
         if not item.get("id"):
             yield f"an item of type {item.get('type')!r} is added without an id"
-        if begun := _text(item) or item.get("arguments"):
+        if begun := text_of(item) or item.get("arguments"):
             yield f"an item of type {item.get('type')!r} is added with {shown(begun)} in it"
         others = [*self._open.values(), *self._done.values()]
         if item.get("id") in [other.get("id") for other in others]:
@@ -184,8 +184,8 @@ class _Items:
         if item.get("status") in UNFINISHED:
             yield f"an item of type {item.get('type')!r} is done with the status {item['status']!r}"
         texts = {
-            "response.output_text": _text(item),
-            "response.reasoning_text": _text(item),
+            "response.output_text": text_of(item),
+            "response.reasoning_text": text_of(item),
             "response.function_call_arguments": str(item.get("arguments", "")),
         }
         for name, repeated in texts.items():
@@ -227,7 +227,7 @@ def cut_faults(response: Mapping[str, Any]) -> Iterator[str]:
         yield f"the response is incomplete, and its last item ({last.get('type')}) is completed"
 
 
-def _text(item: Mapping[str, Any]) -> str:
+def text_of(item: Mapping[str, Any]) -> str:
     """Return the text of an item's parts."""
     return "".join(str(part.get("text", "")) for part in records(item.get("content")))
 

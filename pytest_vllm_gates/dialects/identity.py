@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.client.untyped import records, shown
+from pytest_vllm_gates.client.untyped import record, records, shown
 from pytest_vllm_gates.conversations.checks import envelope, shared_ids
 from pytest_vllm_gates.dialects import checks
+from pytest_vllm_gates.dialects.events_responses import UNFINISHED, text_of
 from pytest_vllm_gates.dialects.types import RESPONSES, WHOLE
 from pytest_vllm_gates.outcomes import Finding
 
@@ -29,7 +30,7 @@ def findings(dialogues: Dialogues) -> Iterator[Finding]:
         case = reply.finding_case
         for sentence in faults(reply, dialogues.names):
             yield Finding(case, sentence)
-        named += [(record.get("id"), case) for record in _records(reply)[:1]]
+        named += [(each.get("id"), case) for each in _records(reply)[:1]]
         spoken += [(answer, case) for answer in [checks.meaning(reply)] if answer]
     yield from shared_ids.of_answers(named)
     yield from shared_ids.of_calls(spoken)
@@ -39,10 +40,10 @@ def _records(reply: Reply) -> list[dict[str, Any]]:
     """Return what names a model: the body, or what the events of a stream have of it."""
     bodies = [reply.body] if reply.mode == WHOLE else [event.data for event in reply.events]
     return [
-        record
+        each
         for body in bodies
-        for record in (body, body.get("response"), body.get("message"))
-        if isinstance(record, dict) and "model" in record
+        for each in (body, body.get("response"), body.get("message"))
+        if isinstance(each, dict) and "model" in each
     ]
 
 
@@ -52,15 +53,16 @@ def faults(reply: Reply, names: Sequence[str]) -> Iterator[str]:
     if not named:
         yield "no model is named"
         return
-    for record in named:
-        if record["model"] not in names:
-            yield f"model: {names[0]!r} was asked for, {shown(record['model'])} answers"
+    for each in named:
+        if each["model"] not in names:
+            yield f"model: {names[0]!r} was asked for, {shown(each['model'])} answers"
             return
     if not named[0].get("id"):
         yield "the answer has no id"
     yield from envelope.faults(named[-1])
     if reply.dialect == RESPONSES:
         yield from _echo_faults(reply.request, named[-1])
+        yield from _state_faults(named[-1])
 
 
 def _echo_faults(request: Mapping[str, Any], response: Mapping[str, Any]) -> Iterator[str]:
@@ -72,3 +74,21 @@ def _echo_faults(request: Mapping[str, Any], response: Mapping[str, Any]) -> Ite
     tools = [len(records(each.get("tools"))) for each in (request, response)]
     if tools[0] != tools[1]:
         yield f"{tools[0]} tools were declared, and the response names {tools[1]}"
+
+
+def _state_faults(response: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where what a response says of its end, or of its reasoning, contradicts itself."""
+    output = records(response.get("output"))
+    if response.get("status") == "completed":
+        for name in ("error", "incomplete_details"):
+            if response.get(name):
+                yield f"the response is completed, and has {name}: {shown(response[name])}"
+        for item in output:
+            if item.get("status") in UNFINISHED:
+                kind, status = item.get("type"), item["status"]
+                yield f"the response is completed, and its {kind} item has the status {status!r}"
+    counted = record(record(response.get("usage")).get("output_tokens_details"))
+    if counted.get("reasoning_tokens") == 0 and any(
+        item.get("type") == "reasoning" and text_of(item) for item in output
+    ):
+        yield "usage counts no reasoning_tokens, and there is reasoning"

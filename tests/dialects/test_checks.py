@@ -210,6 +210,26 @@ def test_what_the_official_client_cannot_read_is_told() -> None:
             ["temperature: 0 was requested, and the response says 1.0"],
         ),
         ({**RESPONSE, "tools": [{}]}, ["0 tools were declared, and the response names 1"]),
+        (
+            {**RESPONSE, "incomplete_details": {"reason": "x"}},
+            ["the response is completed, and has incomplete_details: {'reason': 'x'}"],
+        ),
+        (
+            {**RESPONSE, "error": {"code": "x"}},
+            ["the response is completed, and has error: {'code': 'x'}"],
+        ),
+        ({**RESPONSE, "status": "failed", "error": {"code": "x"}}, []),
+        (
+            {**RESPONSE, "output": [{**RESPONSE["output"][2], "status": "in_progress"}]},
+            ["the response is completed, and its function_call item has the status 'in_progress'"],
+        ),
+        (
+            {
+                **RESPONSE,
+                "usage": {**RESPONSE["usage"], "output_tokens_details": {"reasoning_tokens": 0}},
+            },
+            ["usage counts no reasoning_tokens, and there is reasoning"],
+        ),
     ],
 )
 def test_an_answer_names_its_model(body: dict[str, Any], faults: list[str]) -> None:

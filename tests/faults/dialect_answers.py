@@ -224,6 +224,25 @@ def tells_no_tool_choice(exchange: Exchange) -> None:
     exchange.events[0]["tool_choice"] = "auto"
 
 
+@whole(RESPONSES, ANSWERS, "the response is completed, and has error: ")
+def fails_beside_its_answer(exchange: Exchange) -> None:
+    """A response that is whole has an error all the same."""
+    exchange.events[0]["error"] = {"code": "server_error", "message": "out of memory"}
+
+
+@whole(RESPONSES, ANSWERS, "item has the status 'in_progress'")
+def leaves_items_in_progress(exchange: Exchange) -> None:
+    """Items of a response that is completed are not."""
+    for item in exchange.events[0]["output"]:
+        item["status"] = "in_progress"
+
+
+@whole(RESPONSES, ANSWERS, "usage counts no reasoning_tokens")
+def counts_no_reasoning(exchange: Exchange) -> None:
+    """What was thought is billed as the answer."""
+    exchange.events[0]["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
+
+
 @whole(RESPONSES, ANSWERS, "metadata: ")
 def forgets_metadata(exchange: Exchange) -> None:
     """What a client tells its requests apart by does not come back."""
