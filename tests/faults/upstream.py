@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from faults.exchange import Exchange
 
 TIMEOUT_S = 120.0
+REQUEST_ID = "x-request-id"
+OWN_ID = re.compile(r"[0-9a-f]{32}")
+"""The ids that the gates draw, in place of those that they send on purpose."""
 # Headers of an answer that a proxy hands on, besides those of its body.
 ANSWERED = (
     "access-control-allow-credentials", "access-control-allow-headers",
@@ -29,20 +33,27 @@ class Upstream:
         self.host = urlsplit(base_url).netloc
         self.key = key
         self.model = model
-        self._known: dict[str, tuple[int, str, str, dict[str, str]]] = {}
+        self._known: dict[str, tuple[str, tuple[int, str, str, dict[str, str]]]] = {}
 
     def answer(self, exchange: Exchange) -> None:
         """Fill in the real server's answer."""
         key = self.key if exchange.trusted else exchange.key
+        # The gates give each request an id of its own, which its answer has: equal requests differ.
+        headers = {name.lower(): value for name, value in exchange.headers.items()}
+        own = headers.get(REQUEST_ID, "")
+        own = headers.pop(REQUEST_ID) if OWN_ID.fullmatch(own) else ""
         facts = [exchange.method, exchange.path, key, exchange.content_type, exchange.size]
-        facts += [f"{name}: {value}" for name, value in sorted(exchange.headers.items())]
+        facts += [f"{name}: {value}" for name, value in sorted(headers.items())]
         key_bytes = json.dumps([*facts, exchange.body]).encode() + (exchange.raw or b"")
         digest = hashlib.sha256(key_bytes).hexdigest()
         sampled = bool(exchange.body.get("temperature"))
         if exchange.method == "GET" or sampled or digest not in self._known:
-            self._known[digest] = self._ask(exchange)
-        exchange.status, exchange.kind, text, headers = self._known[digest]
-        exchange.shown_headers = dict(headers)
+            self._known[digest] = (own, self._ask(exchange))
+        asked, (exchange.status, exchange.kind, text, shown) = self._known[digest]
+        if asked and own:
+            text = text.replace(asked, own)
+            shown = {name: value.replace(asked, own) for name, value in shown.items()}
+        exchange.shown_headers = dict(shown)
         if exchange.kind == EVENTS:
             lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
             exchange.events = [json.loads(line) for line in lines if line != "[DONE]"]
