@@ -21,6 +21,8 @@ ECHOED = (
     "metadata",
 )  # fmt: skip
 """Settings that a response repeats (https://platform.openai.com/docs/api-reference/responses)."""
+ECHOED_WITHIN = (("text", "format", "type"), ("text", "format", "name"), ("reasoning", "effort"))
+"""Those that lie deeper, each by its path."""
 
 
 def findings(dialogues: Dialogues) -> Iterator[Finding]:
@@ -71,9 +73,22 @@ def _echo_faults(request: Mapping[str, Any], response: Mapping[str, Any]) -> Ite
         if name in request and name in response and response[name] != request[name]:
             wanted, told = shown(request[name]), shown(response[name])
             yield f"{name}: {wanted} was requested, and the response says {told}"
+    for path in ECHOED_WITHIN:
+        requested, answered = (_within(each, path) for each in (request, response))
+        if None not in (requested, answered) and requested != answered:
+            wanted, told = shown(requested), shown(answered)
+            yield f"{'.'.join(path)}: {wanted} was requested, and the response says {told}"
     tools = [len(records(each.get("tools"))) for each in (request, response)]
     if tools[0] != tools[1]:
         yield f"{tools[0]} tools were declared, and the response names {tools[1]}"
+
+
+def _within(body: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return what lies at a path of names; None where nothing does."""
+    *above, last = path
+    for name in above:
+        body = record(body.get(name))
+    return body.get(last)
 
 
 def _state_faults(response: Mapping[str, Any]) -> Iterator[str]:

@@ -237,6 +237,31 @@ def test_an_answer_names_its_model(body: dict[str, Any], faults: list[str]) -> N
     assert list(identity.faults(answered, ["m", "m-1"])) == faults
 
 
+@pytest.mark.parametrize(
+    ("requested", "answered", "faults"),
+    [
+        ({"text": {"format": {"type": "json_schema"}}}, {"text": None}, []),
+        (
+            {"text": {"format": {"type": "json_schema"}}},
+            {"text": {"format": {"type": "text"}}},
+            ["text.format.type: 'json_schema' was requested, and the response says 'text'"],
+        ),
+        ({}, {"reasoning": {"effort": "high"}}, []),
+        (
+            {"reasoning": {"effort": "none"}},
+            {"reasoning": {"effort": "high"}},
+            ["reasoning.effort: 'none' was requested, and the response says 'high'"],
+        ),
+    ],
+)
+def test_a_response_repeats_what_lies_deeper(
+    requested: dict[str, Any], answered: dict[str, Any], faults: list[str]
+) -> None:
+    body = {**RESPONSE, **answered}
+    answer = replace(reply("responses", "whole", body), request=requested)
+    assert list(identity.faults(answer, ["m"])) == faults
+
+
 def test_the_chunks_of_a_completion_are_of_one_stream() -> None:
     def chunk(name: str, finish: str | None) -> dict[str, Any]:
         choices = [{"text": "", "finish_reason": finish}]

@@ -243,6 +243,12 @@ def counts_no_reasoning(exchange: Exchange) -> None:
     exchange.events[0]["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
 
 
+@whole(RESPONSES, ANSWERS, "text.format.type: 'json_schema' was requested, and the response says")
+def tells_that_no_format_was_asked_for(exchange: Exchange) -> None:
+    """The format of a response is told as free text."""
+    exchange.events[0]["text"] = {"format": {"type": "text"}}
+
+
 @whole(RESPONSES, ANSWERS, "metadata: ")
 def forgets_metadata(exchange: Exchange) -> None:
     """What a client tells its requests apart by does not come back."""
