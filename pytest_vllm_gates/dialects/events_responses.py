@@ -23,7 +23,7 @@ ENDS = {
 }
 BEGINNINGS = (CREATED, "response.queued", "response.in_progress")
 PARTS = ("response.content_part.added", "response.content_part.done")
-UNFINISHED = ("queued", "in_progress")
+UNFINISHED, FINISHED = ("queued", "in_progress"), ("completed", "incomplete")
 LIMIT = "max_output_tokens"
 LIFECYCLE = {*BEGINNINGS, *ENDS}
 # What a delta appends to, the event that repeats the whole of it, and the field it has there.
@@ -40,6 +40,9 @@ def faults(events: Sequence[Event]) -> Iterator[str]:
         yield "the stream holds no event"
         return
     yield from _frames(events)
+    for event in events:
+        if event.kind == "error":
+            yield f"the stream has an error: {shown(event.data.get('message'))}"
     yield from _life(events)
     items = _Items()
     for event in events:
@@ -107,6 +110,7 @@ class _Items:
         self._texts: dict[tuple[int, str, int], str] = {}
         self._repeated: set[tuple[int, str, int]] = set()
         self._parts: set[tuple[int, int]] = set()
+        self._open_parts: set[tuple[int, int]] = set()
 
     def take(self, event: Event) -> Iterator[str]:
         """Yield what is wrong with an event after those before it."""
@@ -124,13 +128,15 @@ class _Items:
             yield from self._inside(event, index)
 
     def _added(self, index: Any, item: Mapping[str, Any]) -> Iterator[str]:
-        expected = len(self._open) + len(self._done)
+        expected, kind = len(self._open) + len(self._done), item.get("type")
         if index != expected:
             yield f"an item is added with output_index {index!r}, and {expected} is next"
         if not item.get("id"):
-            yield f"an item of type {item.get('type')!r} is added without an id"
+            yield f"an item of type {kind!r} is added without an id"
+        if item.get("status") in FINISHED:
+            yield f"an item of type {kind!r} is added with the status {item['status']!r}"
         if begun := text_of(item) or item.get("arguments"):
-            yield f"an item of type {item.get('type')!r} is added with {shown(begun)} in it"
+            yield f"an item of type {kind!r} is added with {shown(begun)} in it"
         others = [*self._open.values(), *self._done.values()]
         if item.get("id") in [other.get("id") for other in others]:
             yield f"two items have the id {item.get('id')!r}"
@@ -167,9 +173,11 @@ class _Items:
         text = part.get("text")
         if kind == PARTS[0]:
             self._parts.add(at)
+            self._open_parts.add(at)
             if text:
                 yield f"a content part is added with {shown(text)} in it"
             return
+        self._open_parts.discard(at)
         said = [self._texts[key] for key in self._texts if (key[0], key[2]) == at]
         if said and text != said[0]:
             yield f"a content part is done with {shown(text)}, and the deltas say {shown(said[0])}"
@@ -181,6 +189,13 @@ class _Items:
             if item.get(name) != added.get(name):
                 then, now = added.get(name), item.get(name)
                 yield f"an item is added with {name} {then!r}, done with {now!r}"
+        for at in sorted(at for at in self._open_parts if at[0] == index):
+            self._open_parts.discard(at)
+            yield f"content part {at[1]} of the item at {index} is never done"
+        for _, name, _ in sorted(
+            key for key in self._texts if key[0] == index and key not in self._repeated
+        ):
+            yield f"{name}.done never comes for the item at {index}"
         if item.get("status") in UNFINISHED:
             yield f"an item of type {item.get('type')!r} is done with the status {item['status']!r}"
         texts = {

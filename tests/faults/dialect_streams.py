@@ -34,6 +34,12 @@ def split_bytes(text: str) -> list[str]:
     return [part.decode(errors="replace") for part in (encoded[: at + 1], encoded[at + 1 :])]
 
 
+def renumber(exchange: Exchange) -> None:
+    """Number a stream's events anew, after some came or went."""
+    for number, event in enumerate(exchange.events):
+        event["sequence_number"] = number
+
+
 # Streams of the Responses API.
 
 
@@ -108,6 +114,28 @@ def cuts_what_parts_repeat(exchange: Exchange) -> None:
         event["part"]["text"] = event["part"]["text"][:-1]
 
 
+@stream(RESPONSES, ORDER, "response.function_call_arguments.done never comes")
+def ends_no_arguments(exchange: Exchange) -> None:
+    """The event that has a call's whole arguments is not sent."""
+    drop(exchange, "response.function_call_arguments.done")
+    renumber(exchange)
+
+
+@stream(RESPONSES, ORDER, " is never done")
+def ends_no_parts(exchange: Exchange) -> None:
+    """Parts of an item are never done, and the item is."""
+    drop(exchange, "response.content_part.done")
+    renumber(exchange)
+
+
+@stream(RESPONSES, ORDER, "the stream has an error: 'out of memory'")
+def fails_before_it_completes(exchange: Exchange) -> None:
+    """An error comes shortly before the end, which tells of a whole response."""
+    error = {"type": "error", "code": "x", "message": "out of memory", "param": None}
+    exchange.events.insert(-1, error)
+    renumber(exchange)
+
+
 @stream(RESPONSES, ORDER, "is done with the status 'in_progress'")
 def never_finishes_items(exchange: Exchange) -> None:
     """Items that are done are still in progress."""
@@ -135,8 +163,7 @@ def loses_a_delta(exchange: Exchange) -> None:
     deltas = events(exchange, "response.function_call_arguments.delta")
     if deltas:
         exchange.events.remove(deltas[0])
-        for number, event in enumerate(exchange.events):
-            event["sequence_number"] = number
+        renumber(exchange)
 
 
 @stream(RESPONSES, STREAMS, "reasoning: empty in the streamed answer")
