@@ -21,46 +21,71 @@ if TYPE_CHECKING:
 LONG = 24
 """Characters of a text that takes several tokens."""
 LEAST_TEXTS = 3
-PARTS = ("text", "thinking")
+LEAST_OF_A_KIND = 6
+"""Of answers or of reasoning alone, where the other comes in pieces."""
+ANSWER, REASONING = "answer", "reasoning"
+PARTS = {"text": ANSWER, "thinking": REASONING}
 
 
 def findings(dialogues: Dialogues) -> Iterator[Finding]:
     """Yield a finding for each dialect that streams every long text in one event."""
-    counts = defaultdict[str, list[int]](list)
+    counts = defaultdict[str, list[tuple[str, int]]](list)
     first: dict[str, Reply] = {}
     for _, reply in dialogues.answered:
         if reply.mode == STREAM:
             first.setdefault(reply.dialect, reply)
             counts[reply.dialect] += _long_texts(reply)
-    for dialect, pieces in counts.items():
-        if len(pieces) >= LEAST_TEXTS and max(pieces) == 1:
-            says = (
-                f"each of {len(pieces)} texts of {LONG} characters or more came in one event: "
-                "clients wait for the whole text"
-            )
+    for dialect, texts in counts.items():
+        if says := _fault(texts):
             yield Finding(first[dialect].finding_case, says)
 
 
-def _long_texts(reply: Reply) -> list[int]:
-    """Return in how many events each long text of a stream came."""
+def _fault(texts: list[tuple[str, int]]) -> str:
+    """Return what is wrong with the long texts of a dialect, each with its number of events."""
+    kinds = {kind: [pieces for of, pieces in texts if of == kind] for kind in PARTS.values()}
+    alone = [
+        f"{kind} "
+        for kind, pieces in kinds.items()
+        if len(pieces) >= LEAST_OF_A_KIND and max(pieces) == 1
+    ]
+    every = [pieces for _, pieces in texts]
+    if len(every) >= LEAST_TEXTS and max(every) == 1:
+        kind, number = "", len(every)
+    elif alone:
+        kind, number = alone[0], len(kinds[alone[0].strip()])
+    else:
+        return ""
+    return (
+        f"each of {number} {kind}texts of {LONG} characters or more came in one event: clients "
+        "wait for the whole text"
+    )
+
+
+def _long_texts(reply: Reply) -> list[tuple[str, int]]:
+    """Return in how many events each long text of a stream came, with its kind."""
     texts = defaultdict[tuple[object, ...], list[str]](list)
     for event in reply.events:
-        for place, piece in _pieces(event):
+        for kind, place, piece in _pieces(event):
             if piece:
-                texts[place].append(piece)
-    return [len(pieces) for pieces in texts.values() if len("".join(pieces)) >= LONG]
+                texts[kind, place].append(piece)
+    return [
+        (str(kind), len(pieces))
+        for (kind, _), pieces in texts.items()
+        if len("".join(pieces)) >= LONG
+    ]
 
 
-def _pieces(event: Event) -> Iterator[tuple[tuple[object, ...], str]]:
-    """Yield what an event adds to texts, each with the text's place."""
+def _pieces(event: Event) -> Iterator[tuple[str, tuple[object, ...], str]]:
+    """Yield what an event adds to texts, each with the text's kind and place."""
     data = event.data
     delta = data.get("delta")
     if isinstance(delta, str) and event.kind.endswith("text.delta"):
-        yield (data.get("item_id"), data.get("content_index")), delta
+        kind = REASONING if "reasoning" in event.kind else ANSWER
+        yield kind, (data.get("item_id"), data.get("content_index")), delta
     elif isinstance(delta, dict):
-        for part in PARTS:
+        for part, kind in PARTS.items():
             if isinstance(delta.get(part), str):
-                yield (data.get("index"),), delta[part]
+                yield kind, (data.get("index"),), delta[part]
     for choice in records(data.get("choices")):
         if isinstance(choice.get("text"), str):
-            yield (choice.get("index"),), choice["text"]
+            yield ANSWER, (choice.get("index"),), choice["text"]

@@ -90,8 +90,9 @@ def response_events() -> list[dict[str, Any]]:
         kind, name = TEXTS[item["type"]]
         place: dict[str, Any] = {"item_id": item["id"], "output_index": index}
         text = item.get("arguments") or item["content"][0]["text"]
-        added = {**item, "status": "in_progress"}
-        added |= {"arguments": ""} if "arguments" in item else {"content": []}
+        added: dict[str, Any] = {**item, "status": "in_progress"}
+        name_of_begun = "arguments" if "arguments" in item else "content"
+        added[name_of_begun] = type(item[name_of_begun])()
         data.append({"type": "response.output_item.added", "output_index": index, "item": added})
         if "content" in item:
             place["content_index"] = 0

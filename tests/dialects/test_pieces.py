@@ -53,3 +53,25 @@ def test_one_text_in_pieces_is_enough(dialect: str) -> None:
 def test_few_or_short_texts_say_nothing(dialect: str) -> None:
     assert says(dialect, [LONG], [LONG]) == []
     assert says(dialect, ["short"], ["short"], ["short"]) == []
+
+
+@pytest.mark.parametrize(("answers", "told"), [(5, 0), (6, 1)])
+def test_answers_alone_that_come_in_one_event_are_told(answers: int, told: int) -> None:
+    def data(number: int, kind: str, texts: list[str]) -> list[dict[str, Any]]:
+        event = {"item_id": f"{kind}{number}", "content_index": 0}
+        return [{"type": f"response.{kind}.delta", **event, "delta": text} for text in texts]
+
+    replies = tuple(
+        reply(
+            "responses", "stream", {},
+            events=events([
+                *data(number, "reasoning_text", [LONG[:9], LONG[9:]]),
+                *data(number, "output_text", [LONG]),
+            ]),
+        )
+        for number in range(answers)
+    )  # fmt: skip
+    held = HeldDialogue("plain", {"max_tokens": 9}, ANSWER, (), near_tie=False, replies=replies)
+    found = list(pieces.findings(Dialogues((held,), {}, 1, 0.1, ("m",))))
+    assert len(found) == told
+    assert all(f"each of {answers} answer texts" in each.says for each in found)

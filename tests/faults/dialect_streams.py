@@ -222,6 +222,22 @@ def never_stops(exchange: Exchange) -> None:
     drop(exchange, "message_stop")
 
 
+@stream(MESSAGES, ORDER, " answer texts of 24 characters or more came in one event")
+def holds_answers_back(exchange: Exchange) -> None:
+    """Thinking is streamed, and the answer comes at its end."""
+    first: dict[int, Part] = {}
+    kept = []
+    for event in exchange.events:
+        delta = event.get("delta", {})
+        if delta.get("type") == "text_delta" and event["index"] in first:
+            first[event["index"]]["text"] += delta["text"]
+            continue
+        if delta.get("type") == "text_delta":
+            first[event["index"]] = delta
+        kept.append(event)
+    exchange.events = kept
+
+
 @stream(MESSAGES, ORDER, "message_start counts ")
 def counts_half_the_request_at_first(exchange: Exchange) -> None:
     """The first event counts fewer tokens of the request than the last one."""
