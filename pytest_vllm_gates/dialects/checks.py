@@ -126,8 +126,13 @@ def _compared(
         calls = bool(dialogue.chat_request.get("tools"))
         first, second = _begun(first, calls=calls), _begun(second, calls=calls)
     yield from differences(first, second, names)
+    if RESPONSES not in names:
+        yield from _stopped_otherwise(first, second, names)
+
+
+def _stopped_otherwise(first: Answer, second: Answer, names: tuple[str, str]) -> Iterator[str]:
     one, other = _stop_string(first), _stop_string(second)
-    if one != other and RESPONSES not in names:
+    if one != other:
         yield f"stop string: {names[0]} {one!r}, {names[1]} {other!r}"
 
 
@@ -170,6 +175,7 @@ def _end(reply: Reply) -> str:
 
 def _unparsed(chat: Answer, spoken: Answer) -> Iterator[str]:
     """Yield what a chat has that the completion of the same tokens has not."""
+    yield from _stopped_otherwise(chat, spoken, ("chat", COMPLETIONS))
     if chat.token_ids and spoken.token_ids and chat.token_ids != spoken.token_ids:
         yield f"tokens: chat {shown(chat.token_ids)}, completions {shown(spoken.token_ids)}"
         return

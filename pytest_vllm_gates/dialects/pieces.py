@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LONG = 24
 """Characters of a text that takes several tokens."""
 LEAST_TEXTS = 3
-LEAST_OF_A_KIND = 6
+LEAST_OF_A_KIND = 4
 """Of answers or of reasoning alone, where the other comes in pieces."""
 ANSWER, REASONING = "answer", "reasoning"
 PARTS = {"text": ANSWER, "thinking": REASONING}

@@ -180,6 +180,8 @@ def test_a_completion_has_the_chats_tokens_and_texts() -> None:
     assert heard(text="They ask.") == ["content: 'Paris.' is not in the text 'They ask.'"]
     assert heard(token_ids=[1, 3]) == ["tokens: chat (1, 2), completions (1, 3)"]
     assert heard(finish_reason="length") == ["finish_reason: chat 'stop', completions 'length'"]
+    assert heard(stop_reason="so") == ["stop string: chat None, completions 'so'"]
+    assert heard(stop_reason=151645) == []
 
 
 def test_what_the_official_client_cannot_read_is_told() -> None:

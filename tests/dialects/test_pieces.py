@@ -55,7 +55,7 @@ def test_few_or_short_texts_say_nothing(dialect: str) -> None:
     assert says(dialect, ["short"], ["short"], ["short"]) == []
 
 
-@pytest.mark.parametrize(("answers", "told"), [(5, 0), (6, 1)])
+@pytest.mark.parametrize(("answers", "told"), [(3, 0), (4, 1)])
 def test_answers_alone_that_come_in_one_event_are_told(answers: int, told: int) -> None:
     def data(number: int, kind: str, texts: list[str]) -> list[dict[str, Any]]:
         event = {"item_id": f"{kind}{number}", "content_index": 0}
