@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 from e2e.served import LANE, ROOT
 from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes, of_release, outside
 from pytest_vllm_gates.environment import environment
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.environment import Environment
 
 # How an environment is made, which a lane that names an interpreter has no part in.
-MAKING = ("lock", *lanes.MAKING)
+MAKING = ("lock", *lanes.MAKING, *lanes.RELEASE)
 
 
 def write(folder: Path, name: str, **tables: Mapping[str, Any] | str) -> Environment:
@@ -29,8 +28,9 @@ def write(folder: Path, name: str, **tables: Mapping[str, Any] | str) -> Environ
     """
     shipped = lanes.load(LANE, ROOT)
     ready = environment.prepare(shipped, cache=files.default_cache(), progress=print)
-    text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
-    lane_table = {key: value for key, value in tomllib.loads(text).items() if key not in MAKING}
+    file = lanes.SHIPPED / f"{LANE}.toml"
+    whole = of_release.completed(file, outside.read(file)[1])
+    lane_table = {key: value for key, value in whole.items() if key not in MAKING}
     lane_table |= {"title": f"the CPU lane as {name}", "python": str(ready.python)}
     for table, values in tables.items():
         if isinstance(values, str):
