@@ -78,7 +78,7 @@ def write_lanes(folder: Path, slower: float) -> None:
     text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
     (folder / "theirs.toml").write_text(text, encoding="utf-8")
     slower_env = f'[env]\nPYTHONPATH = "{SLOWER}"\nVLLM_GATES_TEST_SLOWER = "{slower}"\n'
-    our_lane = text.replace("[env]\n", slower_env, 1) if slower else text
+    our_lane = f"{text}\n{slower_env}" if slower else text
     (folder / "ours.toml").write_text(our_lane, encoding="utf-8")
 
 
