@@ -226,7 +226,7 @@ def shadowed_chats(canary_mode: str) -> Iterator[tuple[str, ShadowProcess]]:
     with (
         tempfile.TemporaryDirectory() as folder,
         apart("") as stable,
-        # A canary has a machine of its own; here its work is not to be taken for the shadow's.
+        # A real canary runs on another machine: here it has the lowest priority.
         apart(canary_mode, NICEST) as canary,
         shadow(stable, canary, Path(folder), "--canary-timeout", "10") as process,
     ):

@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 HIDDEN = (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
 CHAT = "/v1/chat/completions"
 RENDER = f"{CHAT}/render"
-TOKENIZE = "/tokenize"
+TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
 
 
 def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
@@ -79,8 +79,8 @@ def version(endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> str | None:
 
 def detokenize(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
     """Return the text of token ids as the server sees it (`POST /detokenize`)."""
-    reply = post(endpoint, "/detokenize", {"tokens": list(token_ids)}).raise_for_status()
-    with reading("the answer of /detokenize"):
+    reply = post(endpoint, DETOKENIZE, {"tokens": list(token_ids)}).raise_for_status()
+    with reading(f"the answer of {DETOKENIZE}"):
         return form.text(reply.json()["prompt"], "prompt")
 
 

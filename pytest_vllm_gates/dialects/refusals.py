@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.untyped import record, shown
-from pytest_vllm_gates.dialects import completions, messages, responses
+from pytest_vllm_gates.dialects.routes import PATHS
 from pytest_vllm_gates.dialects.types import (
     CHAT,
-    COMPLETIONS,
     MESSAGES,
     OK,
-    RESPONSES,
     STREAM,
     WHOLE,
     Dialogues,
@@ -30,10 +28,6 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.endpoint import Endpoint
 
-PATHS = {
-    CHAT: "/v1/chat/completions", COMPLETIONS: completions.PATH, RESPONSES: responses.PATH,
-    MESSAGES: messages.PATH,
-}  # fmt: skip
 WRONG: Mapping[str, Mapping[str, Any]] = {
     "a temperature that is a word": {"temperature": "warm"},
     "a model that is not served": {"model": "no-such-model"},

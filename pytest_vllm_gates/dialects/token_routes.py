@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client import form, http
+from pytest_vllm_gates.client.http import DETOKENIZE, TOKENIZE
 from pytest_vllm_gates.client.untyped import record, records, shown
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.endpoint import Endpoint
 
-TOKENIZE, DETOKENIZE, MODELS = "/tokenize", "/detokenize", "/v1/models"
+MODELS = "/v1/models"
 MISSING = (404, 405, 501)
 TEXTS: Mapping[str, str] = {
     "blanks at both ends": "  Two blanks first,\n\n a line\tand a tab.  ",

@@ -14,10 +14,10 @@ from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.dialects import cases as dialect_cases, completions, messages, responses
 from pytest_vllm_gates.dialects.ask import DialectClient
 from pytest_vllm_gates.dialects.notation import NoPlace, text, usage
+from pytest_vllm_gates.dialects.routes import PATHS
 from pytest_vllm_gates.dialects.types import (
     CHAT,
     COMPLETIONS,
-    MESSAGES,
     RESPONSES,
     STREAM,
     WHOLE,
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.dialects.types import Reply
 
 OPENAPI = "/openapi.json"
-ROUTES = {
-    COMPLETIONS: completions.PATH, RESPONSES: responses.PATH, MESSAGES: messages.PATH,
-}  # fmt: skip
 MISSING = (404, 405)
 """How a server without `/openapi.json` tells that it has no such route."""
 YARDSTICK = {"return_token_ids": True, "logprobs": True, "top_logprobs": 2}
@@ -157,7 +154,7 @@ class DialectWalk:
         prompt_ids: Sequence[int],
         offered: frozenset[str] | None,
     ) -> Reply | None:
-        path = ROUTES[dialect]
+        path = PATHS[dialect]
         if dialect in self._left_out:
             return None
         if offered is not None and path not in offered:

@@ -1,4 +1,4 @@
-"""A refusal has a status of its own, and says why where the client of its API looks."""
+"""A refusal has status 4xx, and an `error.message` in the form of its API."""
 
 from __future__ import annotations
 

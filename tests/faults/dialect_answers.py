@@ -269,7 +269,7 @@ def refuses_with_an_answer(exchange: Exchange) -> None:
 
 @refused(RESPONSES, "answered with 500, which is the server's own failure to a client")
 def fails_where_the_client_is_wrong(exchange: Exchange) -> None:
-    """Whoever retries failures sends the wrong request for ever."""
+    """A client that retries on 5xx sends the wrong request again and again."""
     exchange.status = 500
 
 

@@ -38,7 +38,7 @@ class Upstream:
     def answer(self, exchange: Exchange) -> None:
         """Fill in the real server's answer."""
         key = self.key if exchange.trusted else exchange.key
-        # The gates give each request an id of its own, which its answer has: equal requests differ.
+        # Each request of the gates has an id, which its answer repeats: equal ones differ in it.
         headers = {name.lower(): value for name, value in exchange.headers.items()}
         own = headers.get(REQUEST_ID, "")
         own = headers.pop(REQUEST_ID) if OWN_ID.fullmatch(own) else ""

@@ -1,4 +1,4 @@
-"""Passes requests on until the end, beside a process of its own that asks the canary and judges."""
+"""Passes requests on until the end. Another process asks the canary and judges."""
 
 from __future__ import annotations
 
@@ -141,7 +141,10 @@ class MirrorProcess:
         with contextlib.suppress(TimeoutError):
             document = await asyncio.wait_for(self._last, within_s)
         if document is None:
-            raise UserError(f"{ENDED}, and there is no answer; what it printed stands above")
+            raise UserError(
+                f"{ENDED}, and no pair counts: read what it printed above, then run the same "
+                "command again"
+            )
         return document
 
 
