@@ -205,9 +205,10 @@ def test_no_answer_holds_what_is_anothers(
         cases.append(case)
         faults = ticket_faults(completion, nonces, number)
         if faults and not completion.error and not holds_anothers(completion, nonces, number):
-            # With a salt of its own nothing that company left in a cache is taken.
-            salted = {**bodies[number], "cache_salt": secrets.token_hex(4)}
-            alone = completion_client.ask(salted)
+            # Of another beginning and salt, it takes nothing that company left in a cache.
+            salt = secrets.token_hex(4)
+            apart = ticket(family, f"{salt} {beginning}", nonces[number], streamed=bool(number % 2))
+            alone = completion_client.ask({**apart, "cache_salt": salt})
             if not alone.error and nonces[number] not in alone.text:
                 not_followed[name] = alone.shown
                 continue

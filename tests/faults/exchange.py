@@ -17,9 +17,12 @@ LONGEST_TOKENS = 1024
 Part = dict[str, Any]
 
 
-@dataclass
+@dataclass(eq=False)
 class Exchange:
-    """One request on its way to the server, then its answer on the way back."""
+    """One request on its way to the server, then its answer on the way back.
+
+    Two that ask the same are two: each waits for its own answer.
+    """
 
     method: str
     path: str

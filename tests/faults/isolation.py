@@ -25,6 +25,7 @@ FAULTS = Faults("isolation")
 
 MANY = 10
 MEET_S = 0.05
+MEET_AGAIN_S = 0.5
 GATHER_S = 2.0
 PREFIX_CHARACTERS = 200
 
@@ -36,15 +37,24 @@ class Company:
         self._changed = threading.Condition()
         self._here: list[Exchange] = []
         self._gathered: list[Exchange] = []
+        self._asked: set[str] = set()
 
     def of(self, exchange: Exchange) -> list[Exchange]:
-        """Wait a moment for others; return all who are here if they are many, else nobody."""
+        """Wait a moment for others; return all who are here if they are many, else nobody.
+
+        On a busy machine the second may come late, so who can expect others waits longer: the gate
+        asks among many what it asked alone before, or a ticket after a long beginning.
+        """
+        body = json.dumps(exchange.body, sort_keys=True)
+        ticket = "structured_outputs" in exchange.body and len(body) > PREFIX_CHARACTERS * 4
         with self._changed:
+            alone_s = MEET_AGAIN_S if ticket or body in self._asked else MEET_S
+            self._asked.add(body)
             self._here.append(exchange)
             self._changed.notify_all()
             started = time.monotonic()
             while len(self._here) < MANY and self._gathered != self._here:
-                limit = GATHER_S if len(self._here) > 1 else MEET_S
+                limit = GATHER_S if len(self._here) > 1 else alone_s
                 if not self._changed.wait(0.01) and time.monotonic() - started > limit:
                     break
             if len(self._here) >= MANY:

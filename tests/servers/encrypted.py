@@ -6,6 +6,7 @@ they come, each piece in a separate record.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -20,7 +21,10 @@ LIMIT_S = 60.0
 
 
 class EncryptedServer:
-    """Passes on what comes over TLS to a port of this machine."""
+    """Passes on what comes over TLS to a port of this machine.
+
+    One thread does it all: a TLS connection that two threads use at once may crash the process.
+    """
 
     def __init__(self, context: ssl.SSLContext, port: int) -> None:
         """`port`: of the server behind it."""
@@ -29,37 +33,44 @@ class EncryptedServer:
         self.port: int = self._socket.getsockname()[1]
         self.protocols: list[str | None] = []
         """What the client and this server agreed to speak, for each connection (ALPN)."""
+        self._end: Callable[[], object] = lambda: None
+        self._serving, self._ended = threading.Event(), threading.Event()
 
     def serve_forever(self, _: float = 0.0, /) -> None:
-        while True:
-            try:
-                connection, _address = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+        asyncio.run(self._serve())
+        self._ended.set()
 
-    def _serve(self, connection: socket.socket) -> None:
-        connection.settimeout(LIMIT_S)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(OSError), connection:
-            client = self._context.wrap_socket(connection, server_side=True)
-            self.protocols.append(client.selected_alpn_protocol())
-            behind = socket.create_connection(("127.0.0.1", self._behind), LIMIT_S)
-            with client, behind:
-                sending = threading.Thread(target=_pass_on, args=(client.recv, behind), daemon=True)
-                sending.start()
-                _pass_on(behind.recv, client)
-                with contextlib.suppress(OSError):
-                    client.unwrap()
+    async def _serve(self) -> None:
+        loop, wanted = asyncio.get_running_loop(), asyncio.Event()
+        self._end = lambda: loop.call_soon_threadsafe(wanted.set)
+        self._serving.set()
+        async with await asyncio.start_server(
+            self._connected, sock=self._socket, ssl=self._context
+        ):
+            await wanted.wait()
+
+    async def _connected(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        self.protocols.append(client.get_extra_info("ssl_object").selected_alpn_protocol())
+        with contextlib.suppress(OSError):
+            reader_behind, behind = await asyncio.open_connection("127.0.0.1", self._behind)
+            sending = asyncio.create_task(_pass_on(reader, behind))
+            await _pass_on(reader_behind, client)
+            sending.cancel()
+            behind.close()
+            client.close()
+            await client.wait_closed()
 
     def shutdown(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
+        self._serving.wait(LIMIT_S)
+        self._end()
 
     def server_close(self) -> None:
+        self._ended.wait(LIMIT_S)
         self._socket.close()
 
 
-def _pass_on(read: Callable[[int], bytes], target: socket.socket) -> None:
+async def _pass_on(reader: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
-        while data := read(READ_BYTES):
-            target.sendall(data)
+        while data := await reader.read(READ_BYTES):
+            target.write(data)
+            await target.drain()
