@@ -58,6 +58,8 @@ class Exchange:
     """The content type that is told in place of `kind`."""
     pause_s: Callable[[int, int], float] | None = None
     """Waited before an event, by its number and how many there are."""
+    unanswered: Callable[[], int] = lambda: 1
+    """How many requests, this one included, the proxy has yet to answer."""
     kept: bool = False
     """Whether the server's answer is read to its end although the client is gone."""
 

@@ -26,7 +26,7 @@ FAULTS = Faults("isolation")
 MANY = 10
 MEET_S = 0.05
 MEET_AGAIN_S = 0.5
-GATHER_S = 2.0
+GATHER_S = 30.0
 PREFIX_CHARACTERS = 200
 
 
@@ -40,7 +40,7 @@ class Company:
         self._asked: set[str] = set()
 
     def of(self, exchange: Exchange) -> list[Exchange]:
-        """Wait a moment for others; return all who are here if they are many, else nobody.
+        """Wait for all whom the proxy has yet to answer; return them if they are many.
 
         On a busy machine the second may come late, so who can expect others waits longer: the gate
         asks among many what it asked alone before, or a ticket after a long beginning.
@@ -53,9 +53,10 @@ class Company:
             self._here.append(exchange)
             self._changed.notify_all()
             started = time.monotonic()
-            while len(self._here) < MANY and self._gathered != self._here:
-                limit = GATHER_S if len(self._here) > 1 else alone_s
-                if not self._changed.wait(0.01) and time.monotonic() - started > limit:
+            while len(self._here) < MANY and exchange not in self._gathered:
+                waited = self._changed.wait(0.01)
+                limit = GATHER_S if exchange.unanswered() > len(self._here) else alone_s
+                if not waited and time.monotonic() - started > limit:
                     break
             if len(self._here) >= MANY:
                 self._gathered = [*self._here]

@@ -44,6 +44,7 @@ class Proxy:
         port: int = 0,
     ) -> None:
         kept = self._kept = set[http.client.HTTPConnection]()
+        asking = set[Exchange]()
 
         class Handler(_Handler):
             def exchanged(self, exchange: Exchange) -> None:
@@ -52,9 +53,14 @@ class Proxy:
                 if exchange.endless:
                     self.pass_through(exchange, upstream.send(exchange), kept)
                     return
-                upstream.answer(exchange)
-                if reply:
-                    reply(exchange)
+                exchange.unanswered = lambda: len(asking)
+                asking.add(exchange)
+                try:
+                    upstream.answer(exchange)
+                    if reply:
+                        reply(exchange)
+                finally:
+                    asking.discard(exchange)
 
         self._server = _Listener(("127.0.0.1", port), Handler)
 
