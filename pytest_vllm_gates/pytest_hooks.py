@@ -27,6 +27,7 @@ from pytest_vllm_gates.session import (
     xdist,
 )
 from pytest_vllm_gates.session.against import other_lane
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -71,7 +72,7 @@ class GatesSession:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Refuse a mistyped gate after `-m`."""
         config = session.config
-        gates = session_collection.gate_files()
+        gates = verdict_gates.gate_files()
         try:
             marks.check(config.option.markexpr, config.getini("markers"), gates)
         except UserError as error:
@@ -85,13 +86,13 @@ class GatesSession:
 
     def _name_paths(self, config: pytest.Config) -> None:
         """Run the shipped gates, and besides them whatever paths were named."""
-        files = session_collection.gate_files()
+        files = verdict_gates.gate_files()
         if repro := self.run.replays.repro:
             files = {gate: path for gate, path in files.items() if gate == repro.incident.gate}
         gates = [str(path) for path in files.values()]
         if config.args_source in DEFAULT_SOURCES:
             config.args = gates
-        elif not any(str(session_collection.GATES) in argument for argument in config.args):
+        elif not any(str(verdict_gates.GATES) in argument for argument in config.args):
             config.args = [*gates, *config.args]
 
     def pytest_report_header(self) -> list[str]:
@@ -102,9 +103,9 @@ class GatesSession:
         self, module_path: Path, parent: pytest.Collector
     ) -> pytest.Module | None:
         """Name a shipped gate after its file: outside the rootdir pytest gives it no name."""
-        if module_path not in session_collection.gate_files().values():
+        if module_path not in verdict_gates.gate_files().values():
             return None
-        nodeid = f"{session_collection.GATES.name}/{module_path.name}"
+        nodeid = f"{verdict_gates.GATES.name}/{module_path.name}"
         module: pytest.Module = session_collection.GateModule.from_parent(
             parent, path=module_path, nodeid=nodeid
         )
@@ -130,7 +131,7 @@ class GatesSession:
         """
         result = yield
         families = [subject.family.name for subject in self.run.subjects]
-        gates = list(session_collection.gate_files().values())
+        gates = list(verdict_gates.gate_files().values())
         session_collection.refuse(items, gates)
 
         def place(item: pytest.Item) -> tuple[int, bool, int, int]:
@@ -247,13 +248,13 @@ def _is_left_to_others(item: pytest.Item) -> bool:
     if subject is None:
         return False
     family = subject.family
-    others = {*session_collection.not_applicable(family), *session_collection.unasked(family)}
+    others = {*verdict_gates.not_applicable(family), *verdict_gates.unasked(family)}
     return not replay.gates_of(item).isdisjoint(others)
 
 
 def declare_markers(config: pytest.Config) -> None:
     """Declare one marker a gate, in the words of the gate's own docstring."""
-    for name, title in session_collection.titles().items():
+    for name, title in verdict_gates.titles().items():
         config.addinivalue_line("markers", f"{name}: {title}")
     config.addinivalue_line(
         "markers", "without_weights: vLLM's renderer alone serves this test; no weights are loaded"

@@ -26,7 +26,8 @@ from pytest_vllm_gates.catalog import conversation, family as families
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.goldens import lock_golden
 from pytest_vllm_gates.report import document
-from pytest_vllm_gates.session import collection as session_collection, golden_files
+from pytest_vllm_gates.session import golden_files
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 # A busy machine is slow, and what is found is to be found again.
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True)
@@ -267,12 +268,12 @@ def project(
     shipped = tmp_path_factory.mktemp("shipped")
     for name in ("gates", "conversations"):
         (shipped / name).mkdir()
-    shutil.copy(session_collection.GATES / "test_boot.py", shipped / "gates")
+    shutil.copy(verdict_gates.GATES / "test_boot.py", shipped / "gates")
     shutil.copy(EXAMPLES / "streaming.py", shipped / "gates" / "test_streaming.py")
     (shipped / "gates" / "test_words.py").write_text(GOLDEN_GATE)
     for name in CONVERSATIONS:
         shutil.copy(conversation.SHIPPED / f"{name}.toml", shipped / "conversations")
-    monkeypatch.setattr(session_collection, "GATES", shipped / "gates")
+    monkeypatch.setattr(verdict_gates, "GATES", shipped / "gates")
     monkeypatch.setattr(conversation, "SHIPPED", shipped / "conversations")
     for entry in conversation.load_all(shipped / "nowhere"):
         parts = {"messages": json.dumps(entry.messages).encode()}

@@ -13,7 +13,7 @@ import typed
 from ruamel.yaml import YAML
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def test_every_option_of_a_recipe_exists(path: Path, pytester: pytest.Pytester) 
 
 @EACH
 def test_every_gate_and_lane_of_a_recipe_exists(path: Path) -> None:
-    gates, shipped = session_collection.gate_files(), lanes.files(Path("/nowhere"))
+    gates, shipped = verdict_gates.gate_files(), lanes.files(Path("/nowhere"))
     for words in commands(path):
         values = dict(itertools.pairwise(words))
         marked = set(values.get("-m", "").split()) - {"not", "or", "and"}

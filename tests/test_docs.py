@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
 
 
 def test_every_gate_has_its_page_and_its_line_in_the_readme() -> None:
-    gates = set(session_collection.gate_files())
+    gates = set(verdict_gates.gate_files())
     assert {page.stem for page in (DOCS / "gates").glob("*.md")} == gates
     rows = re.findall(
         r"^\| \[(\w+)\]\(docs/gates/(\w+)\.md\)", (ROOT / "README.md").read_text(), re.MULTILINE

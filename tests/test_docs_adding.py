@@ -18,7 +18,7 @@ from pytest_vllm_gates.conversations.checks import tokens
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fixtures import checking, common as fixtures, prompts
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -86,8 +86,8 @@ def test_the_signature_is_one(tmp_path: Path) -> None:
 
 def test_the_waiver_is_one_of_a_test_that_exists(tmp_path: Path) -> None:
     put(tmp_path, waivers.NAME, block("A waiver", "toml"))
-    (waiver,) = waivers.load_all(tmp_path, session_collection.gate_files(), DAY)
-    text = session_collection.gate_files()[waiver.gate].read_text(encoding="utf-8")
+    (waiver,) = waivers.load_all(tmp_path, verdict_gates.gate_files(), DAY)
+    text = verdict_gates.gate_files()[waiver.gate].read_text(encoding="utf-8")
     assert f"def {waiver.test}(" in text
 
 

@@ -13,7 +13,7 @@ from _pytest.config import _prepareconfig
 
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_every_command_is_taken_by_its_program(page: Path, config: pytest.Config
 
 @EACH
 def test_every_gate_lane_and_family_of_a_command_exists(page: Path) -> None:
-    marks = {*session_collection.gate_files(), *OUR_MARKS}
+    marks = {*verdict_gates.gate_files(), *OUR_MARKS}
     known = {*lanes.files(NOWHERE), *THEIR_LANES, *RECORDED_LANES}
     for words in commands(page):
         if not typed.is_ours(words[0]):

@@ -38,7 +38,7 @@ from pytest_vllm_gates.options import names as options_names
 from pytest_vllm_gates.options.record import options_of
 from pytest_vllm_gates.options.table import Options
 from pytest_vllm_gates.prompts import limits
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 DOCS = Path(__file__).parent.parent / "docs"
-PACKAGE = session_collection.GATES.parent
+PACKAGE = verdict_gates.GATES.parent
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("gates/*.md"))}
-GATES = session_collection.gate_files()
+GATES = verdict_gates.gate_files()
 SECTIONS = (
     "What it catches", "How it judges", "What it cannot see", "How to read a failure",
     "How to accept a change", "Settings",

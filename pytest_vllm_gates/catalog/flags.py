@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
 def serving(family: Family, checkpoint: Checkpoint, lane: Lane) -> dict[str, Any]:
     """Return the flags that say how a checkpoint is served: the lane has the last word."""
     return merged(family.serve, checkpoint.serve, lane.serve)
+
+
+PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
+
+
+def devices(serve: Mapping[str, Any]) -> int:
+    """Return how many devices a server with these flags needs.
+
+    A number that makes no sense counts as one: preflight names it.
+    """
+    count = 1
+    for name in PARALLEL:
+        with contextlib.suppress(ValueError, TypeError):
+            count *= int(serve.get(name, 1))
+    return count
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

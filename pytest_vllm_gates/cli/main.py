@@ -30,7 +30,7 @@ NOBODY_READS = 128 + signal.SIGPIPE
 COMMANDS: tuple[str, ...] = (
     "lane", "inventory", "preflight", "allreduce", "backends", "plan", "prompts", "explain",
     "signatures", "report", "history", "servers", "capture", "incident", "shrink", "bisect",
-    "atlas", "shadow", "warmup",
+    "atlas", "shadow", "warmup", "fleets.matrix", "fleets.shard", "fleets.merge",
 )  # fmt: skip
 
 

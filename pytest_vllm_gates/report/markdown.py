@@ -68,21 +68,21 @@ def summary(document: Mapping[str, Any]) -> str:
 
 def _head(document: Mapping[str, Any]) -> str:
     promotion, against = document["promotion"], document.get("against")
-    of = _inline(document["lane"]["name"])
+    of = inline(document["lane"]["name"])
     if against:
-        of += f" against {_inline(against['lane']['name'])}"
+        of += f" against {inline(against['lane']['name'])}"
     lines = [
         f"## {MARKS[promotion]} {promotion}: {of}",
         "",
-        _inline(terminal.sentence(document)),
+        inline(terminal.sentence(document)),
         "",
-        *(f"- {_inline(reason)}" for reason in _few(terminal.reasons(document["reasons"]))),
-        *(f"- {_inline(line)}" for line in _few(document.get("notes") or [])),
+        *(f"- {inline(reason)}" for reason in _few(terminal.reasons(document["reasons"]))),
+        *(f"- {inline(line)}" for line in _few(document.get("notes") or [])),
     ]
     if commands := document.get("next"):
         lines += ["", "What would make it PROMOTE:", "", _code("\n".join(_few(commands)))]
     if rollback := document.get("rollback"):
-        lines += ["", f"Go back to {_inline(rollback['lane'])}:", "", _code(rollback["command"])]
+        lines += ["", f"Go back to {inline(rollback['lane'])}:", "", _code(rollback["command"])]
     return "\n".join([*lines, ""])
 
 
@@ -97,7 +97,7 @@ def _bundle(bundle: Mapping[str, Any] | None, lanes: tuple[str, str]) -> str:
         return ""
     lines = ["### What changed between the lanes", ""]
     if bundle["warning"]:
-        lines += [f"> ⚠️ {_inline(bundle['warning'])}", ""]
+        lines += [f"> ⚠️ {inline(bundle['warning'])}", ""]
     if not bundle["changed"]:
         return "\n".join([*lines, "Nothing that is looked at differs.", ""])
     rows = [
@@ -106,8 +106,8 @@ def _bundle(bundle: Mapping[str, Any] | None, lanes: tuple[str, str]) -> str:
     ]
     lines += [*_table(("axis", "what", *lanes), rows), ""]
     if unknown := bundle.get("unknown"):
-        reasons = [f"- {_inline(reason)}" for reason in _few(bundle.get("why") or [])]
-        lines += [f"Not known: {_inline(', '.join(unknown))}.", "", *reasons, ""]
+        reasons = [f"- {inline(reason)}" for reason in _few(bundle.get("why") or [])]
+        lines += [f"Not known: {inline(', '.join(unknown))}.", "", *reasons, ""]
     return "\n".join(lines)
 
 
@@ -135,7 +135,7 @@ def _waivers(waivers: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _family(family: Mapping[str, Any]) -> str:
-    title = f"### {_inline(family['name'])}, checkpoint {_inline(family['checkpoint']['name'])}"
+    title = f"### {inline(family['name'])}, checkpoint {inline(family['checkpoint']['name'])}"
     rows = [
         (
             gate["gate"],
@@ -172,10 +172,10 @@ def _failures(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(_inline(name) for name in names) + " |"
+    yield "| " + " | ".join(inline(name) for name in names) + " |"
     yield "|" + " --- |" * len(names)
     for row in rows[:MOST_ROWS]:
-        yield "| " + " | ".join(_inline(cell) for cell in row) + " |"
+        yield "| " + " | ".join(inline(cell) for cell in row) + " |"
     if len(rows) > MOST_ROWS:
         yield f"| … | {len(rows) - MOST_ROWS} more |" + " |" * (len(names) - 2)
 
@@ -185,7 +185,7 @@ def _few(lines: Sequence[str]) -> list[str]:
     return [*lines[:MOST_ROWS], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Return text for a line or a cell: one line of it, and no sign of it means anything."""
     one_line = " ".join(_cut(text, CELL_CHARACTERS).split())
     return SPECIAL.sub(r"\\", _visible(one_line)).replace("&", "&amp;")

@@ -18,9 +18,8 @@ from pytest_vllm_gates.incidents.types import LANE
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import checks as report_checks
-from pytest_vllm_gates.session import collection
 from pytest_vllm_gates.session.against import goldens
-from pytest_vllm_gates.verdict import next_steps
+from pytest_vllm_gates.verdict import gates as verdict_gates, next_steps
 from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary
 
 if TYPE_CHECKING:
@@ -177,7 +176,7 @@ def of_incident(run: Run, item: pytest.Item, folder: Path) -> str:
 
 def own_file(item: pytest.Item) -> Path | None:
     """Return the file of a test's gate, None for a gate that ships."""
-    return None if item.path in collection.gate_files().values() else item.path
+    return None if item.path in verdict_gates.gate_files().values() else item.path
 
 
 def from_root(run: Run, typed: Iterable[str]) -> list[str]:
@@ -201,14 +200,14 @@ def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, .
 
 
 def _ran(config: pytest.Config, run: Run) -> RunSummary:
-    named = [entry for entry in config.option.file_or_dir if str(collection.GATES) in entry]
+    named = [entry for entry in config.option.file_or_dir if str(verdict_gates.GATES) in entry]
     arguments = [str(argument) for argument in config.invocation_params.args]
     return RunSummary(
         arguments=promoting(
             [argument for argument in arguments if argument not in named], run.options
         ),
         families={subject.family.name: _judged(subject, run) for subject in run.subjects},
-        gates=frozenset(collection.gate_files()),
+        gates=frozenset(verdict_gates.gate_files()),
         names=spelling.by_field(run.options),
     )
 

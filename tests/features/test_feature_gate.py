@@ -14,7 +14,8 @@ from pytest_vllm_gates.catalog import family as families, known_defects, lane as
 from pytest_vllm_gates.features import catalog
 from pytest_vllm_gates.fixtures import features as feature_fixtures
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
-from pytest_vllm_gates.session import collection, resolve
+from pytest_vllm_gates.session import resolve
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,7 @@ def test_the_own_server_is_asked_before_another_gate_ends_it() -> None:
 
 
 def test_the_gate_that_ends_the_server_asks_it_first() -> None:
-    tree = ast.parse(collection.gate_files()["boot"].read_text())
+    tree = ast.parse(verdict_gates.gate_files()["boot"].read_text())
     (ends,) = (one for one in tree.body if getattr(one, "name", "") == "test_leaves_nothing_behind")
     marks = [ast.unparse(mark) for mark in ends.decorator_list]  # type: ignore[attr-defined]
     assert any(

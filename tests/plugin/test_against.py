@@ -11,8 +11,8 @@ import pytest
 
 import pytest_vllm_gates
 from pytest_vllm_gates.options.table import Options
-from pytest_vllm_gates.session import collection as session_collection
 from pytest_vllm_gates.session.against import other_lane
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from conftest import Fakes, Project
@@ -130,7 +130,7 @@ def test_options_of_this_run_alone_are_not_passed_on(
 
 
 def test_attached_lane_is_compared_with_its_baseline(project: Project, fakes: Fakes) -> None:
-    shutil.copy(PACKAGE_GATES / "test_throughput.py", session_collection.GATES)
+    shutil.copy(PACKAGE_GATES / "test_throughput.py", verdict_gates.GATES)
     project.lane()
     server = fakes()
     lane = f'title = "it runs"\nbase_url = "{server.base_url}"\ncheckpoint = "miniature"\n'

@@ -11,7 +11,7 @@ import pytest
 
 import pytest_vllm_gates.gates
 from pytest_vllm_gates.cli.main import main
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from conftest import Fakes, Project, Result
@@ -27,7 +27,7 @@ def _gates(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project.path)
     monkeypatch.setenv("OPENAI_API_KEY", "plant-captured-key-1")
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
+        shutil.copy(GATES / f"test_{name}.py", verdict_gates.GATES)
 
 
 def seen(project: Project, *expected: str, **more: Any) -> Path:

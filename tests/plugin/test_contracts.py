@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.catalog import conversation
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Fakes, Project
 
-SHIPPED_GATE = session_collection.GATES / "test_contracts.py"
+SHIPPED_GATE = verdict_gates.GATES / "test_contracts.py"
 ASKED = tuple(conversation.SHIPPED.glob("t*-*.toml"))
 FOLDER = "golden/qwen3.5/main/miniature"
 CHECKS = {
@@ -29,7 +29,7 @@ CHECKS = {
 @pytest.fixture
 def contracts(project: Project) -> Project:
     """A project whose gates are contracts alone, with the conversations that they ask."""
-    shutil.copy(SHIPPED_GATE, session_collection.GATES)
+    shutil.copy(SHIPPED_GATE, verdict_gates.GATES)
     for path in ASKED:
         shutil.copy(path, conversation.SHIPPED)
     return project

@@ -13,7 +13,7 @@ from verdicts import verdict_lines
 
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.goldens import lock_golden
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +183,7 @@ def test_a_golden_that_differs_fails_with_the_lines_that_do(project: Project) ->
     assert path.read_text() == changed
 
 
-INCIDENTS_GATE = session_collection.GATES / "test_incidents.py"
+INCIDENTS_GATE = verdict_gates.GATES / "test_incidents.py"
 OLD = "golden/qwen3.5/miniature"
 READ = f"  goldens are still read from their old folder {OLD}; to move them, run:"
 MOVE = "mkdir -p golden/qwen3.5/main && mv golden/qwen3.5/miniature golden/qwen3.5/main/miniature"
@@ -309,7 +309,7 @@ def test_a_members_goldens_are_where_they_were(project: Project) -> None:
 
 
 def test_a_failure_of_an_old_golden_leaves_it_in_its_incident(project: Project) -> None:
-    shutil.copy(INCIDENTS_GATE, session_collection.GATES)
+    shutil.copy(INCIDENTS_GATE, verdict_gates.GATES)
     path = project.write(f"{OLD}/plain.txt", OTHER)
     project.gates("-m", "words", "-k", "plain")
     (incident,) = project.verdict()["incidents"]

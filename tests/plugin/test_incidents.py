@@ -13,7 +13,8 @@ import pytest
 
 import pytest_vllm_gates.gates
 from pytest_vllm_gates.incidents import read as incident_folders
-from pytest_vllm_gates.session import collection as session_collection, write_incident as incidents
+from pytest_vllm_gates.session import write_incident as incidents
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from conftest import Project, Result
@@ -25,7 +26,7 @@ GATE = Path(pytest_vllm_gates.gates.__file__).with_name("test_incidents.py")
 
 @pytest.fixture(autouse=True)
 def _gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that are shipped
-    shutil.copy(GATE, session_collection.GATES)
+    shutil.copy(GATE, verdict_gates.GATES)
 
 
 def incidents_of(project: Project) -> list[incident_folders.IncidentFolder]:
@@ -299,7 +300,7 @@ def test_incidents_lane_that_could_run_code_is_not_booted(project: Project) -> N
 
 def test_incident_of_a_removed_test_is_refused(project: Project) -> None:
     lost_reasoning(project)
-    (session_collection.GATES / "test_streaming.py").unlink()
+    (verdict_gates.GATES / "test_streaming.py").unlink()
     result = project.pytest("--repro", "copied")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert f"no test {LOST} of a gate 'streaming' is here" in result.stderr.str()
@@ -336,7 +337,7 @@ def test_unreadable_kept_incident_fails(project: Project) -> None:
 
 def test_kept_incident_of_a_removed_test_fails(project: Project) -> None:
     shutil.move(lost_reasoning(project), project.path / "golden/incidents/leak")
-    (session_collection.GATES / "test_streaming.py").unlink()
+    (verdict_gates.GATES / "test_streaming.py").unlink()
     assert project.gates().ret == 1
     (reason,) = [reason for reason in project.verdict()["reasons"] if "FAIL" in reason]
     assert f"there is no test {LOST} of a gate 'streaming' any more" in reason

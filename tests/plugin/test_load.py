@@ -9,7 +9,7 @@ import pytest
 from servers import running
 from servers.scripted import CountingServer
 
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from conftest import Project
 
-LOAD = session_collection.GATES / "test_load.py"
+LOAD = verdict_gates.GATES / "test_load.py"
 
 AZURE = """\
 TIMESTAMP,ContextTokens,GeneratedTokens
@@ -70,7 +70,7 @@ def only_load(
     """Put the load gate in place of those a project's tests have."""
     gates = tmp_path_factory.mktemp("gates")
     shutil.copy(LOAD, gates)
-    monkeypatch.setattr(session_collection, "GATES", gates)
+    monkeypatch.setattr(verdict_gates, "GATES", gates)
 
 
 def run(project: Project, url: str, *arguments: str, rate: float = 20.0) -> dict[str, Any]:

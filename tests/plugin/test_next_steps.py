@@ -59,9 +59,9 @@ def test_commands_typed_in_order_promote(project: Project) -> None:
 
 @pytest.mark.parametrize("path", ["test_boot.py", "test_boot.py::test_boots"])
 def test_command_omits_the_path_of_a_single_gate(project: Project, path: str) -> None:
-    from pytest_vllm_gates.session import collection as session_collection  # noqa: PLC0415 - where the fixture has put the gates
+    from pytest_vllm_gates.verdict import gates as verdict_gates  # noqa: PLC0415 - where the fixture has put the gates
 
-    result = project.gates(str(session_collection.GATES / path), "--rootdir=.")
+    result = project.gates(str(verdict_gates.GATES / path), "--rootdir=.")
     (command,) = next_commands(result)
     assert command.endswith(" --model qwen3.5 --lane fake --gates-report out --rootdir=.")
     assert "verdict: PROMOTE" in run_typed(project, command).outlines

@@ -14,7 +14,7 @@ import pytest
 import pytest_vllm_gates.gates
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.incidents.read import read
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -36,7 +36,7 @@ def test_own(server, family):
 @pytest.fixture
 def incidents_gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that are shipped
     path = Path(pytest_vllm_gates.gates.__file__).with_name("test_incidents.py")
-    shutil.copy(path, session_collection.GATES)
+    shutil.copy(path, verdict_gates.GATES)
 
 
 def below(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:

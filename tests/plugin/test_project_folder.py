@@ -13,7 +13,7 @@ from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.options import read
 from pytest_vllm_gates.options.defaults import SAMPLES
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -60,7 +60,7 @@ def test_incident_elsewhere_is_replayed_on_the_projects_lane(
     project: Project, elsewhere: Path
 ) -> None:
     gate = Path(pytest_vllm_gates.gates.__file__).with_name("test_incidents.py")
-    shutil.copy(gate, session_collection.GATES)
+    shutil.copy(gate, verdict_gates.GATES)
     assert project.gates("-m", "streaming", faults="loses-reasoning").ret == 1
     incident = project.report / project.verdict()["incidents"][0]["path"]
     moved = shutil.copytree(incident, elsewhere / "moved")

@@ -14,7 +14,7 @@ from servers import running
 from servers.scripted import CountingServer, ServerRequest
 
 import pytest_vllm_gates
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ def lanes(
 ) -> Iterator[tuple[RunningServer, RunningServer]]:
     """A canary that wants a secret header, and a stable server that wants another."""
     monkeypatch.setenv("CANARY_TOKEN", TOKEN)
-    shutil.copy(THROUGHPUT, session_collection.GATES)
+    shutil.copy(THROUGHPUT, verdict_gates.GATES)
     with contextlib.ExitStack() as stack:
         canary = stack.enter_context(running(RunningServer("0.33.0", TOKEN)))
         stable = stack.enter_context(running(RunningServer("0.32.0", "never")))

@@ -13,7 +13,7 @@ import pytest_vllm_gates.gates
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.incidents.read import digest, read
 from pytest_vllm_gates.server.kept import registry as kept_registry
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ STREAMING = ("-m", "streaming", "-k", "whole and plain")
 @pytest.fixture(autouse=True)
 def _gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that are shipped
     path = Path(pytest_vllm_gates.gates.__file__).with_name("test_incidents.py")
-    shutil.copy(path, session_collection.GATES)
+    shutil.copy(path, verdict_gates.GATES)
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_weights_of_a_running_server_need_not_be_here(project: Project, fakes: A
     (folder / "incident.json").write_text(json.dumps(document))
     result = project.pytest("--repro", "copied")
     assert "is not here, and its gate judges the weights" in result.stderr.str()
-    streaming = session_collection.GATES / "test_streaming.py"
+    streaming = verdict_gates.GATES / "test_streaming.py"
     shutil.copy(streaming, streaming.with_name("test_numerics.py"))
     result = project.pytest("--repro", "copied", "--base-url", fakes("loses-reasoning").base_url)
     assert "incident: REPRODUCED" in result.outlines, result.stderr.str()

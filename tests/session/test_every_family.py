@@ -8,9 +8,9 @@ import pytest
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.lane import load
+from pytest_vllm_gates.lanes.families import every_family
 from pytest_vllm_gates.options import read
 from pytest_vllm_gates.session import resolve
-from pytest_vllm_gates.session.resolve import every_family
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -53,5 +53,6 @@ def test_decision_evidence_has_every_figure() -> None:
             },
         },
         "errors_spent_now": [0.01, 0.047619],
+        "alarm": 0.02,
         "void": {"the client sent its requests late": 3},
     }

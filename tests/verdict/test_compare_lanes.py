@@ -139,10 +139,10 @@ def test_evidence_of_one_lane_only_is_not_drift() -> None:
 
 
 def test_watched_evidence_names_checks_of_gates() -> None:
-    from pytest_vllm_gates.session import collection as session_collection  # noqa: PLC0415 - the gates' files
+    from pytest_vllm_gates.verdict import gates as verdict_gates  # noqa: PLC0415 - the gates' files
 
     for watched in compare_lanes.load():
-        source = (session_collection.GATES / f"test_{watched.gate}.py").read_text(encoding="utf-8")
+        source = (verdict_gates.GATES / f"test_{watched.gate}.py").read_text(encoding="utf-8")
         assert f"def {watched.test}(" in source
         assert watched.key is None or f'evidence["{watched.key}"]' in source, watched
 

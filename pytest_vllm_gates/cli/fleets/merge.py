@@ -1,0 +1,59 @@
+"""`vllm-gates merge`: makes one verdict of what the shards of a plan left."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.files import write_together
+from pytest_vllm_gates.fleet import grid, merged, reports, shards
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pytest_vllm_gates.fleet.merged import FleetVerdict
+
+SUMMARY = """make one verdict of the shards' verdicts: PROMOTE (exit status 0), REJECT (1) or HOLD
+(6); what is missing, doubled or of another plan is named"""
+VERDICT, PAGE = "fleet-verdict.json", "fleet.md"
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    parser = commands.add_parser("merge", help=SUMMARY, description=SUMMARY)
+    parser.add_argument(
+        "folders", nargs="+", type=Path, metavar="DIR", help="folders with the shards' reports"
+    )
+    parser.add_argument(
+        "--plan", type=Path, default=Path(shards.FILE), metavar="FILE",
+        help=f"the plan's file (default {shards.FILE})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help=f"write {VERDICT} and {PAGE} into this folder"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, not Markdown")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the verdict; its exit status is that of a run with --require-promotion."""
+    plan = shards.read(options.plan)
+    fleet = merged.merge(plan, reports.read(options.folders))
+    document = json.dumps(merged.document(plan, fleet), indent=1, ensure_ascii=False) + "\n"
+    again = _again(options, fleet)
+    if options.report:
+        page = grid.page(plan, fleet, again, options.report)
+        write_together({options.report / VERDICT: document, options.report / PAGE: page})
+    print(document if options.json else grid.page(plan, fleet, again, Path()), end="")
+    return fleet.verdict.exit_status(require_promotion=True)
+
+
+def _again(options: argparse.Namespace, fleet: FleetVerdict) -> str:
+    """Return the command that runs what is missing."""
+    if not fleet.missing:
+        return ""
+    names = [shard.name for shard in fleet.missing]
+    words = ["vllm-gates", "shard", str(options.plan), *names, "--reports", str(options.folders[0])]
+    return shlex.join(words)

@@ -1,0 +1,74 @@
+"""`vllm-gates shard`: runs one shard of a fleet's plan."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.bisection import gates_run
+from pytest_vllm_gates.catalog import project as projects
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.fleet import reports, shards
+from pytest_vllm_gates.fleet.engines.form import REPORTS
+from pytest_vllm_gates.report.progress import Progress
+
+if TYPE_CHECKING:
+    import argparse
+
+SUMMARY = """run one shard of a plan that `vllm-gates matrix` wrote; 0 as soon as it has a verdict,
+whatever that is: `vllm-gates merge` has the answer"""
+NO_VERDICT = 3
+"""pytest's own number for an internal error."""
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    parser = commands.add_parser("shard", help=SUMMARY, description=SUMMARY)
+    parser.add_argument("plan", type=Path, metavar="PLAN", help=f"the plan's file ({shards.FILE})")
+    parser.add_argument("names", nargs="+", metavar="SHARD", help="names, or numbers from 0")
+    parser.add_argument(
+        "--reports", type=Path, default=Path(REPORTS), metavar="DIR",
+        help=f"each shard's report goes to a folder of its name in here (default {REPORTS})",
+    )  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the shards one after the other; the first exit status of those without a verdict."""
+    plan = shards.read(options.plan)
+    chosen = [plan.shard(name) for name in options.names]
+    if plan.suite != __version__:
+        raise UserError(
+            f"{options.plan}: version {plan.suite} of pytest-vllm-gates planned it, and this is "
+            f"{__version__}\ninstall that one, or plan anew: vllm-gates matrix"
+        )
+    status = 0
+    for shard in chosen:
+        ended = _run(plan, shard, options.reports.absolute() / shard.name)
+        status = status or ended
+    return status
+
+
+def _run(plan: shards.FleetPlan, shard: shards.Shard, folder: Path) -> int:
+    reports.begin(folder, plan, shard)
+    status, document = gates_run.run(
+        shard.arguments,
+        project=projects.current(),
+        folder=folder,
+        say=Progress(_write, terminal=sys.stderr.isatty()),
+        name=shard.name,
+    )
+    if document is None:
+        print(
+            f"{shard.name}: no verdict: pytest ended with {status}; see {folder / gates_run.LOG}",
+            file=sys.stderr,
+        )
+        return status or NO_VERDICT
+    print(f"{shard.name}: {document['promotion']}")
+    return 0
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)

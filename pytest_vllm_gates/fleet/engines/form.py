@@ -1,0 +1,77 @@
+"""What the forms of all engines have in common: how a shard is run, and where its report goes."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from pytest_vllm_gates.fleet.plan import batches
+from pytest_vllm_gates.fleet.shards import FleetPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_vllm_gates.fleet.shards import Shard
+
+REPORTS = "shards"
+MERGED = "fleet-report"
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is filled in."""
+
+    plan_file: str
+    """The path of the plan's file, from the project's folder."""
+    most_jobs: int | None = None
+    image: str = "python:3.12-slim"
+    queue: str = "gpu"
+    """Of Kueue, Buildkite's agents, Slurm's partition or GitHub's runners with a GPU."""
+    volume: str = "vllm-gates"
+    """The volume claim of Kubernetes that all shards write to."""
+    install: str = "pip install pytest-vllm-gates"
+
+    def shard(self, name: str, plan_file: str | None = None, reports: str = REPORTS) -> str:
+        """Return the command that runs a shard. Its name may be a variable, and is not quoted."""
+        plan = shlex.quote(plan_file or self.plan_file)
+        return f"vllm-gates shard {plan} {name} --reports {reports}"
+
+    def merge(self, plan_file: str | None = None, reports: str = REPORTS) -> str:
+        """Return the command that makes one verdict of all."""
+        plan = shlex.quote(plan_file or self.plan_file)
+        return f"vllm-gates merge {reports} --plan {plan} --report {MERGED}"
+
+
+def alike(plan: FleetPlan, form: Form) -> Iterator[tuple[int, tuple[Shard, ...]]]:
+    """Yield the shards that need the same number of devices, as many as an engine takes at once."""
+    by_gpus = sorted(plan.shards, key=lambda shard: shard.gpus)
+    for gpus, group in itertools.groupby(by_gpus, key=lambda shard: shard.gpus):
+        for batch in batches(FleetPlan(tuple(group), plan.suite), form.most_jobs):
+            yield gpus, batch
+
+
+def as_yaml(*documents: Any) -> str:
+    """Return YAML with keys in their order, and texts of several lines as such."""
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def limit_minutes(shards: Iterable[Shard]) -> int:
+    """Return after how many minutes a shard hangs: three times its time, at least an hour."""
+    return max(60, *(3 * shard.seconds // 60 for shard in shards))
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - its name there
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,73 @@
+"""A fleet's verdict as a page of Markdown: the reasons, and families by lanes and features."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.fleet.merged import label
+from pytest_vllm_gates.report.markdown import inline
+from pytest_vllm_gates.verdict.verdict import SEVERITY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.fleet.merged import FleetVerdict
+    from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
+
+MISSING = "no verdict"
+
+
+def page(plan: FleetPlan, fleet: FleetVerdict, again: str, base: Path) -> str:
+    """Return the page; links to the shards' reports start from the folder `base`."""
+    verdict = fleet.verdict
+    lines = [f"# {verdict.promotion}: {len(plan.shards)} shards", ""]
+    lines += [f"- {inline(reason)}" for reason in verdict.reasons]
+    if again:
+        lines += ["", "Run what is missing, then merge again:", "", f"    {again}"]
+    for title, sentences in (
+        ("Ran more than once", fleet.doubled),
+        ("Left out", fleet.foreign),
+        ("Alarms that are not clear enough among so many", fleet.corrected),
+        ("Known defects that stand", verdict.standing),
+    ):
+        if sentences:
+            lines += ["", f"## {title}", "", *(f"- {inline(sentence)}" for sentence in sentences)]
+    lines += ["", "## Families by lane", "", *_grid(plan, fleet, base)]
+    return "\n".join(lines) + "\n"
+
+
+def _grid(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> list[str]:
+    columns = list(dict.fromkeys((shard.lane, shard.features) for shard in plan.shards))
+    families = list(dict.fromkeys(shard.family for shard in plan.shards))
+    titles = [f"{lane} with {features}" if features else lane for lane, features in columns]
+    lines = [
+        f"| family | {' | '.join(map(inline, titles))} |",
+        f"| --- |{' --- |' * len(columns)}",
+    ]
+    for family in families:
+        cells = []
+        for lane, features in columns:
+            shards = [shard for shard in plan.shards if shard.place == (lane, features, family)]
+            cells.append(
+                "<br>".join(_shard(shard, fleet, base) for shard in shards) or "not planned"
+            )
+        lines.append(f"| {inline(family)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _shard(shard: Shard, fleet: FleetVerdict, base: Path) -> str:
+    """Return the worst outcome of a shard's gates, and which they are, linked to its report."""
+    report = fleet.reports.get(shard.name)
+    if report is None:
+        return f"{MISSING} ({shard.name})"
+    gates = [
+        gate
+        for gate in fleet.verdict.gates
+        if gate.family == label(shard) and gate.gate in shard.gates
+    ]
+    worst = next((each for each in SEVERITY if any(gate.outcome is each for gate in gates)), None)
+    names = [gate.gate for gate in gates if gate.outcome is worst]
+    said = f"{worst}: {', '.join(names)}" if worst in SEVERITY[:4] else str(worst or "nothing ran")
+    target = os.path.relpath(report.folder / "report.html", base)
+    return f"[{said}]({target})"

@@ -1,0 +1,103 @@
+"""What a shard leaves: its report, and a record of which plan's shard it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.report import document as verdict_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
+
+RECORD = "shard.json"
+FORMAT: Literal["pytest-vllm-gates/shard"] = "pytest-vllm-gates/shard"
+
+
+class ShardRecord(BaseModel):
+    """The file `shard.json` beside a shard's verdict."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["pytest-vllm-gates/shard"]
+    version: Literal[1]
+    plan: str
+    """The plan's digest."""
+    suite: str
+    shard: str
+
+
+@dataclass(frozen=True)
+class ShardReport:
+    """A folder with a verdict in it."""
+
+    folder: Path
+    record: ShardRecord | None
+    """None where the run was no shard's."""
+    document: dict[str, Any]
+
+
+def begin(folder: Path, plan: FleetPlan, shard: Shard) -> None:
+    """Write down which shard a folder is of; an older verdict goes. Raises `WriteError`."""
+    (folder / verdict_document.NAME).unlink(missing_ok=True)
+    record = ShardRecord(
+        format=FORMAT, version=1, plan=plan.digest, suite=plan.suite, shard=shard.name
+    )
+    write_whole(folder / RECORD, record.model_dump_json(indent=1) + "\n")
+
+
+def read(folders: Iterable[Path]) -> list[ShardReport]:
+    """Return every report in and below these folders, in the order of their paths.
+
+    One that lies within another report is that of the lane it was held against, and is left out.
+
+    Raises `UserError` for a folder that is missing, and for a file that is not what it is called.
+    """
+    reports = []
+    for top in folders:
+        if not top.is_dir():
+            raise UserError(f"{top}: no such folder\nname the one that has the shards' reports")
+        for file in sorted(top.rglob(verdict_document.NAME)):
+            folder = file.parent
+            if folder != top and (folder.parent / verdict_document.NAME).is_file():
+                continue
+            reports.append(ShardReport(folder, _record(folder / RECORD), _verdict(file)))
+    return reports
+
+
+def _record(path: Path) -> ShardRecord | None:
+    if not path.exists():
+        return None
+    try:
+        return ShardRecord.model_validate(bounded_read.json_object(path, unique=True))
+    except (FileError, ValidationError) as error:
+        raise UserError(f"{path}: no record of a shard: {_first_line(error)}") from error
+
+
+def _verdict(path: Path) -> dict[str, Any]:
+    try:
+        document = bounded_read.json_object(path, unique=True, whole=True)
+        if document.get("format") != verdict_document.FORMAT:
+            raise UserError(f"{path}: its format is {json.dumps(document.get('format'))[:80]}")
+        verdict_document.results(document)
+        document["lane"]["versions"].items()
+    except (FileError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{path}: no verdict of ours: {_first_line(error)}\n"
+            "run its shard again, or take the folder away"
+        ) from error
+    return document
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,140 @@
+"""A shard: one part of a fleet's plan, which one machine runs; and the plan's file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FORMAT: Literal["pytest-vllm-gates/fleet-plan"] = "pytest-vllm-gates/fleet-plan"
+VERSION: Literal[1] = 1
+FILE = "fleet.json"
+"""What a plan's file is called where no other name is given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """What one machine is to run: some gates of a family on a lane, or one set of features."""
+
+    name: str
+    """Lower-case letters, digits and hyphens, as Kubernetes wants a name (RFC 1123)."""
+    family: str
+    lane: str
+    features: str
+    """What `--features` gets; empty for the gates without them."""
+    gates: tuple[str, ...]
+    seconds: int
+    """How long it will take, boot included."""
+    gpus: int
+    """How many devices its server needs; 0 on a CPU."""
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of pytest."""
+        features = ["--features", self.features] if self.features else []
+        gates = " or ".join(self.gates)
+        return ["--model", self.family, "--lane", self.lane, *features, "-m", gates]
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Where it stands in the grid: lane, features, family."""
+        return self.lane, self.features, self.family
+
+
+@dataclasses.dataclass(frozen=True)
+class FleetPlan:
+    """All shards, in the order of their numbers."""
+
+    shards: tuple[Shard, ...]
+    suite: str = __version__
+    """The version of this package that planned, and that has to run the shards."""
+
+    @property
+    def digest(self) -> str:
+        """What tells one plan from another: SHA-256 of its shards, without their times."""
+        shards = [{**dataclasses.asdict(shard), "seconds": 0} for shard in self.shards]
+        text = json.dumps([self.suite, shards], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def shard(self, name: str) -> Shard:
+        """Return the shard of that name, or of that number from 0; raises `UserError`."""
+        by_name = {shard.name: shard for shard in self.shards}
+        if name in by_name:
+            return by_name[name]
+        if name.isdecimal() and int(name) < len(self.shards):
+            return self.shards[int(name)]
+        last = len(self.shards) - 1
+        raise UserError(
+            f"no shard {name!r} in this plan: it has the numbers 0 to {last}, and "
+            f"{', '.join([*by_name][:5])}{' and others' if len(by_name) > 5 else ''}"  # noqa: PLR2004
+        )
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: Literal["pytest-vllm-gates/fleet-plan"]
+    version: Literal[1]
+    suite: str
+    digest: str
+    shards: tuple[Shard, ...] = Field(min_length=1)
+
+
+DOCUMENT = TypeAdapter(_Document)
+
+
+def text(plan: FleetPlan) -> str:
+    """Return the plan as its file has it."""
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "suite": plan.suite,
+        "digest": plan.digest,
+        "shards": [dataclasses.asdict(shard) for shard in plan.shards],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def write(path: Path, plan: FleetPlan) -> None:
+    """Write a plan's file; raises `WriteError`."""
+    write_whole(path, text(plan))
+
+
+def read(path: Path) -> FleetPlan:
+    """Read a plan's file; raises `UserError` for one that is none, or that somebody edited."""
+    again = "make it again: vllm-gates matrix --plan " + str(path)
+    try:
+        data = bounded_read.json_object(path, unique=True, finite=True)
+        document = DOCUMENT.validate_json(json.dumps(data))
+    except FileError as error:
+        raise UserError(f"{error}\n{again}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path}: no fleet's plan: {where}: {first['msg']}\n{again}") from error
+    plan = FleetPlan(document.shards, document.suite)
+    if plan.digest != document.digest:
+        raise UserError(
+            f"{path}: its shards are not those that were planned: it was edited\n{again}"
+        )
+    doubled = _twice([shard.name for shard in plan.shards])
+    if doubled:
+        raise UserError(f"{path}: two shards are called {doubled}\n{again}")
+    return plan
+
+
+def _twice(names: Sequence[str]) -> str:
+    return next((name for name in names if names.count(name) > 1), "")
