@@ -137,3 +137,7 @@ def _main(arguments: Sequence[str]) -> int:
     except Exception:  # noqa: BLE001 - Python would tell it where secrets are told, too
         traceback.print_exc()
         return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

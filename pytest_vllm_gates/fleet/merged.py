@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.fleet.alarms import corrected
 from pytest_vllm_gates.outcomes import Outcome, TestResult
-from pytest_vllm_gates.report import document as verdict_document
 from pytest_vllm_gates.verdict.verdict import SEVERITY, Verdict, decide
 
 if TYPE_CHECKING:
@@ -101,14 +100,14 @@ def _why_foreign(report: ShardReport, plan: FleetPlan, known: dict[str, Shard]) 
         return "no shard.json beside its verdict: it was not run by `vllm-gates shard`"
     if record.plan != plan.digest:
         return f"{NOT_OF_THIS_PLAN}: {record.plan[:12]}, and this one is {plan.digest[:12]}"
-    tool = report.document["tool"]["version"]
+    tool = report.verdict.tool.version
     if tool != plan.suite:
         return f"was run by version {tool} of the suite, and {plan.suite} planned it"
     shard = known.get(record.shard)
     if shard is None:
         return f"the plan has no shard {record.shard!r}"
-    lane = report.document["lane"]["name"]
-    families = {family["name"] for family in report.document["families"]}
+    lane = report.verdict.lane.name
+    families = {family.name for family in report.verdict.families}
     if lane != shard.lane or families != {shard.family}:
         return (
             f"judges {', '.join(sorted(families)) or 'nothing'} on {lane}: it is not {shard.name}"
@@ -140,8 +139,8 @@ def _of_another_bundle(
 
 
 def _bundle(report: ShardReport) -> tuple[tuple[str, str], ...]:
-    lane = report.document["lane"]
-    parts = {**lane["versions"], **{f"--{name}": value for name, value in lane["serve"].items()}}
+    lane = report.verdict.lane
+    parts = {**lane.versions, **{f"--{name}": value for name, value in lane.serve.items()}}
     return tuple(sorted((name, str(value)) for name, value in parts.items()))
 
 
@@ -149,7 +148,7 @@ def _together(shard: Shard, reports: Sequence[ShardReport]) -> list[TestResult]:
     """Return each test's result, of several the worst."""
     worst: dict[tuple[str, str], TestResult] = {}
     for report in reports:
-        for result in verdict_document.results(report.document):
+        for result in report.verdict.results():
             if result.gate not in shard.gates:
                 continue
             key = result.gate, result.test
@@ -167,10 +166,7 @@ CONTRADICTORY = "they contradict one another"
 
 def _doubled(shard: Shard, reports: Sequence[ShardReport]) -> str:
     outcomes = [
-        {
-            (result.gate, result.test): result.outcome
-            for result in verdict_document.results(report.document)
-        }
+        {(result.gate, result.test): result.outcome for result in report.verdict.results()}
         for report in reports
     ]
     folders = ", ".join(str(report.folder) for report in reports)
@@ -185,18 +181,18 @@ def _doubled(shard: Shard, reports: Sequence[ShardReport]) -> str:
 
 
 def _created(report: ShardReport) -> tuple[str, str]:
-    return str(report.document["created"]), str(report.folder)
+    return report.verdict.created, str(report.folder)
 
 
 def _not_applicable(
     counted: dict[str, ShardReport], known: dict[str, Shard]
 ) -> dict[tuple[str, str], str]:
     return {
-        (label(known[name]), gate["gate"]): gate["reason"]
+        (label(known[name]), gate.gate): gate.reason
         for name, report in counted.items()
-        for family in report.document["families"]
-        for gate in family["gates"]
-        if gate["outcome"] == Outcome.NOT_APPLICABLE and not gate["tests"]
+        for family in report.verdict.families
+        for gate in family.gates
+        if gate.outcome == Outcome.NOT_APPLICABLE and not gate.tests
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +11,7 @@ from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.outcomes import Outcome, TestResult
 from pytest_vllm_gates.report import document as verdict_document
 
 if TYPE_CHECKING:
@@ -37,6 +37,65 @@ class ShardRecord(BaseModel):
     shard: str
 
 
+class _Read(BaseModel):
+    """A part of `verdict.json`: what it has besides is not read here."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class _Test(_Read):
+    test: str
+    outcome: Outcome
+    reason: str
+    cause: str = ""
+    evidence: dict[str, Any]
+
+
+class _Gate(_Read):
+    gate: str
+    outcome: str
+    reason: str
+    tests: tuple[_Test, ...]
+
+
+class _Family(_Read):
+    name: str
+    gates: tuple[_Gate, ...]
+
+
+class _Lane(_Read):
+    name: str
+    versions: dict[str, str]
+    serve: dict[str, Any]
+
+
+class _Tool(_Read):
+    version: str
+
+
+class ShardVerdict(_Read):
+    """What a fleet reads of a shard's `verdict.json`."""
+
+    format: Literal["pytest-vllm-gates/verdict"]
+    version: Literal[1]
+    tool: _Tool
+    created: str
+    lane: _Lane
+    families: tuple[_Family, ...]
+
+    def results(self) -> list[TestResult]:
+        """Return the results of all its tests."""
+        return [
+            TestResult(
+                family.name, gate.gate, test.test, test.outcome, test.reason,
+                cause=test.cause, evidence=test.evidence,
+            )
+            for family in self.families
+            for gate in family.gates
+            for test in gate.tests
+        ]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class ShardReport:
     """A folder with a verdict in it."""
@@ -44,7 +103,7 @@ class ShardReport:
     folder: Path
     record: ShardRecord | None
     """None where the run was no shard's."""
-    document: dict[str, Any]
+    verdict: ShardVerdict
 
 
 def begin(folder: Path, plan: FleetPlan, shard: Shard) -> None:
@@ -84,20 +143,18 @@ def _record(path: Path) -> ShardRecord | None:
         raise UserError(f"{path}: no record of a shard: {_first_line(error)}") from error
 
 
-def _verdict(path: Path) -> dict[str, Any]:
+def _verdict(path: Path) -> ShardVerdict:
     try:
-        document = bounded_read.json_object(path, unique=True, whole=True)
-        if document.get("format") != verdict_document.FORMAT:
-            raise UserError(f"{path}: its format is {json.dumps(document.get('format'))[:80]}")
-        verdict_document.results(document)
-        document["lane"]["versions"].items()
-    except (FileError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return ShardVerdict.model_validate(bounded_read.json_object(path, unique=True, whole=True))
+    except (FileError, ValidationError) as error:
         raise UserError(
             f"{path}: no verdict of ours: {_first_line(error)}\n"
             "run its shard again, or take the folder away"
         ) from error
-    return document
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     return str(error).partition("\n")[0]

@@ -16,7 +16,7 @@ from pytest_vllm_gates.fleet.engines.form import Form
 
 SUMMARY = """plan the gates of many families, lanes and features as shards, for machines side by
 side; print them, or write them in the form of a CI system or a cluster"""
-ENGINES = ("github", "gitlab", "buildkite", "k8s", "slurm", "argo", "ray", "loop")
+ENGINES = ("github", "gitlab", "buildkite", "k8s", "slurm", "argo", "ray", "xdist", "loop")
 MINUTE_S = 60
 
 

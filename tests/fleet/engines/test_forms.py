@@ -14,13 +14,23 @@ import yaml
 
 from fleet.made_fleets import plan_of, served
 from pytest_vllm_gates.fleet.durations import facts
-from pytest_vllm_gates.fleet.engines import argo, buildkite, github, gitlab, k8s, loop, ray, slurm
+from pytest_vllm_gates.fleet.engines import (
+    argo,
+    buildkite,
+    github,
+    gitlab,
+    k8s,
+    loop,
+    ray,
+    slurm,
+    xdist,
+)
 from pytest_vllm_gates.fleet.engines.form import Form
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ENGINES = [argo, buildkite, github, gitlab, k8s, loop, ray, slurm]
+ENGINES = [argo, buildkite, github, gitlab, k8s, loop, ray, slurm, xdist]
 PLAN = plan_of(
     served("glm"),
     served("kimi"),
@@ -174,5 +184,6 @@ def test_a_loop_runs_every_shard_then_merges_whatever_became_of_them(tmp_path: P
     assert done.returncode == 6
 
 
-def test_program_of_ray_is_python() -> None:
-    compile(text_of(ray), "fleet_ray.py", "exec")
+@pytest.mark.parametrize("engine", [ray, xdist])
+def test_program_is_python(engine: Any) -> None:
+    compile(text_of(engine), "program.py", "exec")

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleet.made_fleets import plan_of, verdict as shard_verdict
 from incident_folders_made import written
 from report.documents import REJECT, load as report_document
 from runs import entry
@@ -45,6 +46,7 @@ from pytest_vllm_gates.diagnosis import explain
 from pytest_vllm_gates.diagnosis.signature import SignatureClass
 from pytest_vllm_gates.environment import installed
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.fleet import merged, reports as fleet_reports, shards as fleet_shards
 from pytest_vllm_gates.goldens import CorruptGolden, lock_golden
 from pytest_vllm_gates.history import store as history_store
 from pytest_vllm_gates.incidents import read as incidents_read
@@ -239,6 +241,28 @@ def _classes() -> Any:
     return signature.load_all()
 
 
+def _shard(path: Path) -> object:
+    """Read a shard's folder in which this is the one file that may be wrong, and merge it."""
+    plan = plan_of()
+    if path.name == fleet_reports.RECORD:
+        (path.parent / "verdict.json").write_bytes(_shard_verdict())
+    else:
+        fleet_reports.begin(path.parent / "own", plan, plan.shards[0])
+        path = path.replace(path.parent / "own" / path.name)
+    return merged.document(plan, merged.merge(plan, fleet_reports.read([path.parent])))
+
+
+def _shard_record() -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        plan = plan_of()
+        fleet_reports.begin(Path(name), plan, plan.shards[0])
+        return Path(name, fleet_reports.RECORD).read_bytes()
+
+
+def _shard_verdict() -> bytes:
+    return json.dumps(shard_verdict(plan_of().shards[0])).encode()
+
+
 def _history(path: Path) -> object:
     return history_store.runs(path, 10), history_store.families(path)
 
@@ -413,6 +437,10 @@ LOADERS = {
                lambda path: known_defects.load_all(path.parent), "toml"),
         Loader("signatures", "own.toml", lambda: SIGNATURES,
                lambda path: outside.load(path, SignatureClass, name="own"), "toml"),
+        Loader("fleet_plan", fleet_shards.FILE, lambda: fleet_shards.text(plan_of()).encode(),
+               fleet_shards.read, "json"),
+        Loader("shard", fleet_reports.RECORD, _shard_record, _shard, "json"),
+        Loader("shard_verdict", "verdict.json", _shard_verdict, _shard, "json", any_key=True),
         Loader("baseline", f"{MACHINE}/0001_qwen3.5-miniature-cpu.json",
                _of_folder(lambda folder: at(folder).record(BLOCKS, {}), ".json"), _baseline,
                "json"),

@@ -1,0 +1,45 @@
+"""pytest-xdist: a test file with a test a shard, for several servers on one machine.
+
+https://pytest-xdist.readthedocs.io/en/stable/distribution.html
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.fleet.engines import form as forms
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.fleet.engines.form import Form
+    from pytest_vllm_gates.fleet.shards import FleetPlan
+
+NAME = "test_fleet.py"
+PROGRAM = '''"""Each shard of a fleet is a test, which passes as soon as the shard has a verdict:
+
+    pytest -n 2 --dist worksteal {name}; {merge}
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("shard", {names})
+def test_shard_has_a_verdict(shard):
+    command = [sys.executable, "-m", "pytest_vllm_gates.cli.main", "shard", {plan}, shard]
+    subprocess.run([*command, "--reports", "{reports}"], check=True)
+'''
+
+
+def files(plan: FleetPlan, form: Form) -> dict[str, str]:
+    """Return the test file, to be run in the project's folder."""
+    text = PROGRAM.format(
+        name=NAME,
+        merge=form.merge(),
+        names=json.dumps([shard.name for shard in plan.shards], indent=4),
+        plan=json.dumps(form.plan_file),
+        reports=forms.REPORTS,
+    )
+    return {NAME: text}
