@@ -41,7 +41,7 @@ from pytest_vllm_gates.catalog.plans import (
 from pytest_vllm_gates.throughput.baselines import OURS
 from pytest_vllm_gates.throughput.calibration import scatter_of
 from pytest_vllm_gates.throughput.decide import against_lane
-from pytest_vllm_gates.throughput.decision import Conclusion
+from pytest_vllm_gates.throughput.decision import Conclusion, Decision
 
 RECORDED = Path(__file__).parent / "recorded" / "aa_qwen3.5_cpu.json"
 LOSSES = (0.0, 0.025, 0.05, 0.1)
@@ -79,21 +79,31 @@ def draw_side(pair: Pair, chance: random.Random) -> Pair:
 
 def gate(
     pairs: list[Pair], loss: float, plan: ThroughputPlan, chance: random.Random
-) -> tuple[Conclusion, int, float]:
-    """Play one gate; return its answer, how many pairs it took, and how many minutes."""
-    drawn_pairs: list[Pair] = []
-    answer = Conclusion.INCONCLUSIVE
-    while answer is Conclusion.INCONCLUSIVE and len(drawn_pairs) < plan.against.pairs[1]:
+) -> tuple[Decision, int, float]:
+    """Play one gate; return its decision, how many pairs it took, and how many minutes."""
+    drawn_pairs = [draw_pair(pairs, loss, chance)]
+    decision = against_lane(drawn_pairs, plan)
+    while decision.answer is Conclusion.INCONCLUSIVE and len(drawn_pairs) < plan.against.pairs[1]:
         drawn_pairs.append(draw_pair(pairs, loss, chance))
-        answer = against_lane(drawn_pairs, plan).answer
-    return answer, len(drawn_pairs), sum(pair.boots_s + pair.took_s for pair in drawn_pairs) / 60
+        decision = against_lane(drawn_pairs, plan)
+    return decision, len(drawn_pairs), sum(pair.boots_s + pair.took_s for pair in drawn_pairs) / 60
 
 
-def _scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
-    scatter = scatter_of(pairs, plan)
-    if scatter is None:
+def calibrated(
+    pairs: list[Pair], plan: ThroughputPlan, chance: random.Random
+) -> tuple[list[Pair], ThroughputPlan]:
+    """Return the pairs to play with and the plan calibrated by the others, half of them by lot."""
+    mixed = chance.sample(pairs, len(pairs))
+    half = len(mixed) // 2
+    return mixed[half:], plan.calibrated(scatter(mixed[:half], plan), half)
+
+
+def scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
+    """Return how far the pairs are apart; ends the program where they do not tell."""
+    found = scatter_of(pairs, plan)
+    if found is None:
         sys.exit("no pair of boots has enough fit blocks: record them on a quiet machine")
-    return scatter
+    return found
 
 
 def main() -> int:
@@ -109,7 +119,7 @@ def main() -> int:
     pairs = PAIRS.validate_python(recorded["pairs"])
     plan = planned_throughput(lanes.load(options.lane, Path()).throughput)
     chance = random.Random(options.seed)  # noqa: S311 - it hides nothing
-    overall = ", ".join(f"{name} {sd:.2%}" for name, sd in _scatter(pairs, plan))
+    overall = ", ".join(f"{name} {sd:.2%}" for name, sd in scatter(pairs, plan))
     print(f"{len(pairs)} pairs of boots, which differ by (sd) {overall}")
     rates: dict[float, Counter[Conclusion]] = {}
     for loss in LOSSES:
@@ -117,14 +127,10 @@ def main() -> int:
         needed: list[int] = []
         minutes: list[float] = []
         for _ in range(options.gates):
-            mixed = chance.sample(pairs, len(pairs))
-            half = len(mixed) // 2
-            calibrating, played = mixed[:half], mixed[half:]
-            judged_by = (
-                plan if options.shipped else plan.calibrated(_scatter(calibrating, plan), half)
-            )
-            answer, count, took = gate(played, loss, judged_by, chance)
-            answers[answer] += 1
+            played, own = calibrated(pairs, plan, chance)
+            judged_by = plan if options.shipped else own
+            decision, count, took = gate(played, loss, judged_by, chance)
+            answers[decision.answer] += 1
             needed.append(count)
             minutes.append(took)
         rates[loss] = answers
