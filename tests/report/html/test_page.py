@@ -316,3 +316,13 @@ def test_bisection_is_on_the_page_with_each_trial() -> None:
     assert "Confidence 99.99% by the trials" in text
     assert "bad vllm 0.32.0 BAD 61 s FAIL test_x <b>" in text
     assert "vllm-gates lane diff stable .vllm-gates/mixed.toml" in text
+
+
+def test_families_need_not_have_the_same_gates() -> None:
+    """One that answers and one that embeds: each gate is shown for whom it ran."""
+    document = load(REJECT)
+    family = document["families"][0]
+    other = {**family, "name": "embeds", "gates": family["gates"][:1]}
+    document["families"] = [family, other]
+    reader = checked(document)
+    assert reader.text.count("did not run") == len(family["gates"]) - 1
