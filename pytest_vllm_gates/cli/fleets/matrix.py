@@ -57,6 +57,14 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--volume", default=form.volume, help=f"the volume claim for reports ({form.volume})"
     )
+    parser.add_argument(
+        "--cpus", type=_count, default=form.cpus, metavar="N",
+        help=f"cores that a shard without a GPU asks for ({form.cpus})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--memory-gib", type=_count, default=form.memory_gib, metavar="N",
+        help=f"and its memory ({form.memory_gib})",
+    )  # fmt: skip
     parser.add_argument("--install", default=form.install, help=f"what installs ({form.install})")
     parser.set_defaults(run=run)
 
@@ -102,6 +110,8 @@ def _engine_files(options: argparse.Namespace, plan: shards.FleetPlan) -> dict[s
         options.image,
         options.queue,
         options.volume,
+        options.cpus,
+        options.memory_gib,
         options.install,
     )
     engine = import_module(f"pytest_vllm_gates.fleet.engines.{options.engine}")
@@ -118,3 +128,10 @@ def _minutes(value: str) -> float:
     if not 0 < minutes < float("inf"):
         raise argparse.ArgumentTypeError(f"{value} is no number of minutes")
     return minutes
+
+
+def _count(value: str) -> int:
+    number = int(value)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return number

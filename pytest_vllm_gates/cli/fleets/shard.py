@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.bisection import gates_run
@@ -13,9 +14,6 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fleet import reports, shards
 from pytest_vllm_gates.fleet.engines.form import REPORTS
 from pytest_vllm_gates.report.progress import Progress
-
-if TYPE_CHECKING:
-    import argparse
 
 SUMMARY = """run one shard of a plan that `vllm-gates matrix` wrote; 0 as soon as it has a verdict,
 whatever that is: `vllm-gates merge` has the answer"""
@@ -32,6 +30,11 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--reports", type=Path, default=Path(REPORTS), metavar="DIR",
         help=f"each shard's report goes to a folder of its name in here (default {REPORTS})",
     )  # fmt: skip
+    parser.add_argument(
+        "--part", type=_part, metavar="K/N",
+        help="run on this part of the processor's cores alone: 1/2 for the first half; servers "
+        "side by side would otherwise share the first ones",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -44,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
             f"{options.plan}: version {plan.suite} of pytest-vllm-gates planned it, and this is "
             f"{__version__}\ninstall that one, or plan anew: vllm-gates matrix"
         )
+    if options.part:
+        _keep_to(*options.part)
     status = 0
     for shard in chosen:
         ended = _run(plan, shard, options.reports.absolute() / shard.name)
@@ -72,3 +77,23 @@ def _run(plan: shards.FleetPlan, shard: shards.Shard, folder: Path) -> int:
 
 def _write(text: str) -> None:
     sys.stderr.write(text)
+
+
+def _part(value: str) -> tuple[int, int]:
+    number, slash, count = value.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{value} is no part, as 1/2 or 2/2 are")
+    return int(number), int(count)
+
+
+def _keep_to(number: int, count: int) -> None:
+    """Have this process and what it starts run on a part of its cores."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise UserError("--part: this system binds no process to cores: leave it out")
+    cores = sorted(os.sched_getaffinity(0))
+    own = cores[(number - 1) * len(cores) // count : number * len(cores) // count]
+    if not own:
+        raise UserError(
+            f"--part {number}/{count}: there are {len(cores)} cores, too few for {count} parts"
+        )
+    os.sched_setaffinity(0, own)

@@ -75,6 +75,6 @@ def _container(command: str, form: Form, gpus: int) -> dict[str, Any]:
         "command": ["sh", "-c", f"set -eu\n{form.install}\ncd {STORE}\n{command}\n"],
         "volumeMounts": [{"name": "store", "mountPath": STORE}],
     }
-    if gpus:
-        container["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else form.resources
+    container["resources"] = {"limits": limits}
     return container

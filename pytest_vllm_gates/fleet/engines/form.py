@@ -33,7 +33,16 @@ class Form:
     """Of Kueue, Buildkite's agents, Slurm's partition or GitHub's runners with a GPU."""
     volume: str = "vllm-gates"
     """The volume claim of Kubernetes that all shards write to."""
+    cpus: int = 4
+    """The cores that a shard without a GPU asks for."""
+    memory_gib: int = 16
+    """And the memory."""
     install: str = "pip install pytest-vllm-gates"
+
+    @property
+    def resources(self) -> dict[str, str]:
+        """What a shard without a GPU asks of Kubernetes."""
+        return {"cpu": str(self.cpus), "memory": f"{self.memory_gib}Gi"}
 
     def shard(self, name: str, plan_file: str | None = None, reports: str = REPORTS) -> str:
         """Return the command that runs a shard. Its name may be a variable, and is not quoted."""

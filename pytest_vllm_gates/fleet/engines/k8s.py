@@ -40,7 +40,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
 
 def _job(number: int, gpus: int, batch: Sequence[Shard], form: Form) -> dict[str, Any]:
     command = form.shard('"$1"', f"{PLAN}/{fleet_shards.FILE}", STORE)
-    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {"cpu": "4", "memory": "16Gi"}
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else form.resources
     container = {
         "name": "shard",
         "image": form.image,

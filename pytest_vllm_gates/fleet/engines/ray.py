@@ -42,7 +42,6 @@ def shard(name):
 def main():
     """Return the exit status of the merged verdict."""
     ray.init()
-    # A CPU serves one shard at a time on each {cpus} of its cores.
     tasks = {{
         name: shard.options(num_cpus=0 if gpus else {cpus}, num_gpus=gpus).remote(name)
         for name, gpus in GPUS.items()
@@ -60,7 +59,6 @@ if __name__ == "__main__":
     sys.exit(main())
 '''
 NAME = "fleet_ray.py"
-CPUS = 1
 
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
@@ -73,6 +71,6 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         shard=["shard", form.plan_file],
         reports=forms.REPORTS,
         merge=merge,
-        cpus=CPUS,
+        cpus=form.cpus,
     )
     return {NAME: text}

@@ -26,7 +26,11 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
 
 
 def _script(gpus: int, batch: Sequence[Shard], form: Form) -> str:
-    devices = f"#SBATCH --gres=gpu:{gpus}\n#SBATCH --partition={form.queue}\n" if gpus else ""
+    devices = (
+        f"#SBATCH --gres=gpu:{gpus}\n#SBATCH --partition={form.queue}\n"
+        if gpus
+        else f"#SBATCH --cpus-per-task={form.cpus}\n#SBATCH --mem={form.memory_gib}G\n"
+    )
     names = "\n".join(f"  {shard.name}" for shard in batch)
     return f"""#!/bin/bash
 #SBATCH --job-name=vllm-gates

@@ -20,16 +20,21 @@ PROGRAM = '''"""Each shard of a fleet is a test, which passes as soon as the sha
     pytest -n 2 --dist worksteal {name}; {merge}
 """
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) + 1
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+
 
 @pytest.mark.parametrize("shard", {names})
 def test_shard_has_a_verdict(shard):
     command = [sys.executable, "-m", "pytest_vllm_gates.cli.main", "shard", {plan}, shard]
-    subprocess.run([*command, "--reports", "{reports}"], check=True)
+    part = f"{{WORKER}}/{{WORKERS}}"
+    subprocess.run([*command, "--reports", "{reports}", "--part", part], check=True)
 '''
 
 

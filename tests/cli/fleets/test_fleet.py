@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,3 +127,34 @@ def test_another_version_of_the_suite_runs_no_shard(project: Path, capsys: Captu
     shards.write(project / "fleet.json", shards.FleetPlan(plan.shards, "0.0.1"))
     assert main(["shard", "fleet.json", "0"]) == 2
     assert "version 0.0.1 of pytest-vllm-gates planned it" in capsys.readouterr().err
+
+
+def test_part_of_the_cores_is_kept_to(
+    outcomes: dict[str, dict[str, str] | None], monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    del outcomes
+    kept: list[list[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 1, 7})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: kept.append(cores))
+    main(MATRIX)
+    for part in ("1/1", "1/2", "2/2", "3/3"):
+        assert main(["shard", "fleet.json", "0", "--part", part]) == 0
+    assert kept == [[1, 4, 7], [1], [4, 7], [7]]
+    assert main(["shard", "fleet.json", "0", "--part", "1/4"]) == 2
+    assert "there are 3 cores, too few for 4 parts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["shard", "fleet.json", "0", "--part", "3/2"], "3/2 is no part"),
+        (["shard", "fleet.json", "0", "--part", "half"], "half is no part"),
+        (["matrix", "--cpus", "0"], "0 is less than 1"),
+        (["matrix", "--shard-minutes", "nan"], "nan is no number of minutes"),
+    ],
+)
+def test_value_that_is_none_is_refused(words: list[str], says: str, capsys: Captured) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert says in capsys.readouterr().err

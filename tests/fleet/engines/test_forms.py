@@ -143,6 +143,7 @@ def test_gpus_are_asked_for_where_a_server_needs_them() -> None:
     assert "--gres" not in scripts["fleet-1.sbatch"]
     assert "#SBATCH --gres=gpu:2\n" in scripts["fleet-2.sbatch"]
     templates = yaml.safe_load(text_of(argo))["spec"]["templates"]
+    assert templates[0]["container"]["resources"] == {"limits": {"cpu": "4", "memory": "16Gi"}}
     assert templates[1]["container"]["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
 
 
