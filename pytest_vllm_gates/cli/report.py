@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report import markdown, publish
+from pytest_vllm_gates.catalog import project as projects
+from pytest_vllm_gates.report import annotations as failures, markdown, publish
 
 if TYPE_CHECKING:
     from argparse import Namespace, _SubParsersAction
@@ -19,6 +20,10 @@ def declare(commands: _SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--markdown", action="store_true", help="print the summary as Markdown instead"
     )
+    parser.add_argument(
+        "--annotations", action="store_true",
+        help="print what fails or holds as annotations of GitHub Actions instead",
+    )  # fmt: skip
 
 
 def run(options: Namespace) -> int:
@@ -27,6 +32,9 @@ def run(options: Namespace) -> int:
     document = publish.read(path)
     if options.markdown:
         print(markdown.summary(document), end="")
+    elif options.annotations:
+        for line in failures.lines(document, projects.current()):
+            print(line)
     else:
         folder = path if path.is_dir() else path.parent
         print(publish.write_html(folder, document))
