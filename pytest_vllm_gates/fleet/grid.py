@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.fleet.merged import label
@@ -10,10 +11,12 @@ from pytest_vllm_gates.report.markdown import inline
 from pytest_vllm_gates.verdict.verdict import SEVERITY
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_vllm_gates.fleet.merged import FleetVerdict
     from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
+    from pytest_vllm_gates.verdict.verdict import GateResult
 
 MISSING = "no verdict"
 
@@ -45,27 +48,30 @@ def _grid(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> list[str]:
         f"| family | {' | '.join(map(inline, titles))} |",
         f"| --- |{' --- |' * len(columns)}",
     ]
+    gates = {(gate.family, gate.gate): gate for gate in fleet.verdict.gates}
+    by_place: dict[tuple[str, str, str], list[Shard]] = defaultdict(list)
+    for shard in plan.shards:
+        by_place[shard.place].append(shard)
     for family in families:
         cells = []
         for lane, features in columns:
-            shards = [shard for shard in plan.shards if shard.place == (lane, features, family)]
+            shards = by_place[lane, features, family]
             cells.append(
-                "<br>".join(_shard(shard, fleet, base) for shard in shards) or "not planned"
+                "<br>".join(_shard(shard, fleet, gates, base) for shard in shards) or "not planned"
             )
         lines.append(f"| {inline(family)} | {' | '.join(cells)} |")
     return lines
 
 
-def _shard(shard: Shard, fleet: FleetVerdict, base: Path) -> str:
+def _shard(
+    shard: Shard, fleet: FleetVerdict, by_name: Mapping[tuple[str, str], GateResult], base: Path
+) -> str:
     """Return the worst outcome of a shard's gates, and which they are, linked to its report."""
     report = fleet.reports.get(shard.name)
     if report is None:
         return f"{MISSING} ({shard.name})"
-    gates = [
-        gate
-        for gate in fleet.verdict.gates
-        if gate.family == label(shard) and gate.gate in shard.gates
-    ]
+    keys = ((label(shard), name) for name in shard.gates)
+    gates = [by_name[key] for key in keys if key in by_name]
     worst = next((each for each in SEVERITY if any(gate.outcome is each for gate in gates)), None)
     names = [gate.gate for gate in gates if gate.outcome is worst]
     said = f"{worst}: {', '.join(names)}" if worst in SEVERITY[:4] else str(worst or "nothing ran")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded import limits, read as bounded_read
 from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_whole
@@ -145,7 +145,7 @@ def _record(path: Path) -> ShardRecord | None:
 
 def _verdict(path: Path) -> ShardVerdict:
     try:
-        return ShardVerdict.model_validate(bounded_read.json_object(path, unique=True, whole=True))
+        return ShardVerdict.model_validate_json(bounded_read.data(path, limits.JSON_BYTES))
     except (FileError, ValidationError) as error:
         raise UserError(
             f"{path}: no verdict of ours: {_first_line(error)}\n"

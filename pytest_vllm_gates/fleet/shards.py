@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Literal
@@ -62,7 +63,7 @@ class FleetPlan:
     suite: str = __version__
     """The version of this package that planned, and that has to run the shards."""
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """What tells one plan from another: SHA-256 of its shards, without their times."""
         shards = [{**dataclasses.asdict(shard), "seconds": 0} for shard in self.shards]
