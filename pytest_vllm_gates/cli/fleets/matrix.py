@@ -8,8 +8,10 @@ from importlib import import_module
 from pathlib import Path
 
 from pytest_vllm_gates.catalog import project as projects
+from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.cli.fleets import served
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.features import catalog
 from pytest_vllm_gates.files import write_together
 from pytest_vllm_gates.fleet import durations as fleet_durations, plan as fleet_plan, shards
 from pytest_vllm_gates.fleet.engines.form import Form
@@ -75,9 +77,10 @@ def run(options: argparse.Namespace) -> int:
         _names(options.families), _names(options.lanes), _names(options.gates), projects.current()
     )
     minutes = options.shard_minutes
+    features = [_features(name) for name in _names(options.features)]
     plan = fleet_plan.compose(
         known,
-        _names(options.features),
+        features,
         fleet_durations.recorded(options.recorded),
         minutes * MINUTE_S if minutes else None,
     )
@@ -117,6 +120,14 @@ def _engine_files(options: argparse.Namespace, plan: shards.FleetPlan) -> dict[s
     engine = import_module(f"pytest_vllm_gates.fleet.engines.{options.engine}")
     files: dict[str, str] = engine.files(plan, form)
     return files
+
+
+def _features(text: str) -> str:
+    """Return a set of features by its right names; raises `UserError` for one that is none."""
+    if text in {catalog.PAIRS, catalog.DEPLOYED}:
+        return text
+    known = [feature.name for feature in catalog.load()]
+    return catalog.WITH.join(choose("feature", name, known) for name in text.split(catalog.WITH))
 
 
 def _names(text: str) -> list[str]:

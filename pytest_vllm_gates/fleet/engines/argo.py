@@ -58,7 +58,10 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         "spec": {
             "entrypoint": "shards",
             "onExit": "merge",
-            "volumes": [{"name": "store", "persistentVolumeClaim": {"claimName": form.volume}}],
+            "volumes": [
+                {"name": "store", "persistentVolumeClaim": {"claimName": form.volume}},
+                forms.SHARED_MEMORY,
+            ],
             "templates": templates,
         },
     }
@@ -73,7 +76,7 @@ def _container(command: str, form: Form, gpus: int) -> dict[str, Any]:
     container: dict[str, Any] = {
         "image": form.image,
         "command": ["sh", "-c", f"set -eu\n{form.install}\ncd {STORE}\n{command}\n"],
-        "volumeMounts": [{"name": "store", "mountPath": STORE}],
+        "volumeMounts": [{"name": "store", "mountPath": STORE}, forms.SHARED_MEMORY_MOUNT],
     }
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else form.resources
     container["resources"] = {"limits": limits}

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 REPORTS = "shards"
 MERGED = "fleet-report"
+HOME = "/tmp"  # noqa: S108 - of a container, which one shard has to itself
+AS_USER = f"export PATH={HOME}/.local/bin:$PATH"
+"""In a container without root, pip puts programs there."""
+SHARED_MEMORY = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
+"""A container has 64 MiB otherwise, and vLLM's ranks need more."""
+SHARED_MEMORY_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
 
 
 @dataclass(frozen=True)

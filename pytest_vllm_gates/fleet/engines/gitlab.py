@@ -1,6 +1,6 @@
-"""GitLab: a child pipeline, to be triggered as an artifact of the job that planned it.
+"""GitLab: a child pipeline, whose jobs read the plan from the checkout.
 
-https://docs.gitlab.com/ci/pipelines/downstream_pipelines/#dynamic-child-pipelines
+https://docs.gitlab.com/ci/pipelines/downstream_pipelines/
 """
 
 from __future__ import annotations

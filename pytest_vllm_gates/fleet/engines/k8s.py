@@ -46,15 +46,16 @@ def _job(number: int, gpus: int, batch: Sequence[Shard], form: Form) -> dict[str
         "image": form.image,
         # The index picks one of the names.
         "command": ["sh", "-c", 'set -eu\nset -- $SHARDS\nshift "$JOB_COMPLETION_INDEX"\n'
-                    f"{form.install}\n{command}\n"],
+                    f"{forms.AS_USER}\n{form.install}\n{command}\n"],
         "env": [
             {"name": "SHARDS", "value": " ".join(shard.name for shard in batch)},
-            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - of the container
+            {"name": "HOME", "value": forms.HOME},
         ],
         "resources": {"limits": limits, "requests": dict(limits)},
         "volumeMounts": [
             {"name": "store", "mountPath": STORE},
             {"name": "plan", "mountPath": PLAN, "readOnly": True},
+            forms.SHARED_MEMORY_MOUNT,
         ],
     }  # fmt: skip
     return {
@@ -78,6 +79,7 @@ def _job(number: int, gpus: int, batch: Sequence[Shard], form: Form) -> dict[str
                     "volumes": [
                         {"name": "store", "persistentVolumeClaim": {"claimName": form.volume}},
                         {"name": "plan", "configMap": {"name": f"{NAME}-plan"}},
+                        forms.SHARED_MEMORY,
                     ],
                 }
             },

@@ -110,6 +110,7 @@ def test_recorded_times_cut_the_shards(
         (["matrix", "--gates", "stopp"], "no gate 'stopp'"),
         (["matrix", "--families", "nobody"], "nobody"),
         (["matrix", "--lanes", "nowhere"], "nowhere"),
+        (["matrix", "--features", "ngram+lorra"], "lorra"),
         (["matrix", "--recorded", "."], "no verdict.json in it or below it"),
         ([*MATRIX, "--plan", "/tmp/fleet.json", "--as", "loop"], "name it from there"),  # noqa: S108
         (["shard", "fleet.json", "0"], "fleet.json"),
@@ -158,3 +159,14 @@ def test_value_that_is_none_is_refused(words: list[str], says: str, capsys: Capt
         main(words)
     assert caught.value.code == 2
     assert says in capsys.readouterr().err
+
+
+def test_sets_of_features_are_shards_of_their_own(capsys: Captured) -> None:
+    words = ["matrix", "--families", "qwen3.5", "--gates", "stop,features"]
+    assert main([*words, "--features", "ngram,prefix-caching+ngram,pairs"]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "qwen3-5-cpu",
+        "qwen3-5-cpu-ngram",
+        "qwen3-5-cpu-prefix-caching-ngram",
+        "qwen3-5-cpu-pairs",
+    ]
