@@ -21,6 +21,7 @@ DECISION = Decision(
     },
     (0.01, 0.05),
     {"the client sent its requests late": 3},
+    alarm=0.02,
 )
 
 
