@@ -71,7 +71,7 @@ def _run(plan: shards.FleetPlan, shard: shards.Shard, folder: Path) -> int:
             file=sys.stderr,
         )
         return status or NO_VERDICT
-    print(f"{shard.name}: {document['promotion']}")
+    print(f"{shard.name}: its verdict is in {folder}")
     return 0
 
 

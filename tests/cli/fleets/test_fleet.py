@@ -58,6 +58,9 @@ def test_shards_are_planned_run_and_merged(
         "qwen3-5-cpu: 2 min: boot, stop\ngemma-cpu: 2 min: boot, stop\n"
     )
     assert main(["shard", "fleet.json", "0", "gemma-cpu"]) == 0
+    # A shard runs some of the gates, so that its own answer is HOLD: it is not shown.
+    assert "HOLD" not in (printed := capsys.readouterr().out)
+    assert f"gemma-cpu: its verdict is in {project / 'shards' / 'gemma-cpu'}\n" in printed
     assert main(["merge", "shards", "--report", "out"]) == 0
     assert capsys.readouterr().out.endswith("| gemma | [PASS](shards/gemma-cpu/report.html) |\n")
     document = json.loads((project / "out" / "fleet-verdict.json").read_text())
