@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fleet.durations import Durations
 
 NAME_CHARACTERS = 50
-"""Kubernetes allows 63 in all, and adds an index and five of its own."""
+"""Kubernetes allows 63 in all, and appends an index and five characters."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _with_name(shard: Shard, name: str) -> Shard:
     )
 
 
-def batches(plan: FleetPlan, most: int | None) -> list[tuple[Shard, ...]]:
+def batches(shards: Sequence[Shard], most: int | None) -> list[tuple[Shard, ...]]:
     """Return the shards in as few groups as a limit of jobs allows; one group without a limit."""
-    size = most or len(plan.shards)
-    return [plan.shards[at : at + size] for at in range(0, len(plan.shards), size)]
+    size = most or len(shards)
+    return [tuple(shards[at : at + size]) for at in range(0, len(shards), size)]

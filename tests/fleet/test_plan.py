@@ -80,8 +80,8 @@ def test_plan_without_a_gate_is_refused() -> None:
 
 def test_batches_hold_as_many_shards_as_an_engine_takes() -> None:
     plan = plan_of(*(served(f"family{number}") for number in range(7)))
-    assert [len(batch) for batch in batches(plan, 3)] == [3, 3, 1]
-    assert batches(plan, None) == [plan.shards]
+    assert [len(batch) for batch in batches(plan.shards, 3)] == [3, 3, 1]
+    assert batches(plan.shards, None) == [plan.shards]
 
 
 def test_one_shards_reading_is_by_name_or_number() -> None:

@@ -54,7 +54,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--image", default=form.image, help=f"of a container ({form.image})")
     parser.add_argument(
         "--queue", default=form.queue,
-        help="where GPUs are: Kueue's, Buildkite's or Slurm's queue, or a runner's label",
+        help="the queue of Kueue, Buildkite or Slurm, or the runners' label, that has GPUs",
     )  # fmt: skip
     parser.add_argument(
         "--volume", default=form.volume, help=f"the volume claim for reports ({form.volume})"
@@ -137,7 +137,7 @@ def _names(text: str) -> list[str]:
 def _minutes(value: str) -> float:
     minutes = float(value)
     if not 0 < minutes < float("inf"):
-        raise argparse.ArgumentTypeError(f"{value} is no number of minutes")
+        raise argparse.ArgumentTypeError(f"expected minutes above 0, got {value}")
     return minutes
 
 

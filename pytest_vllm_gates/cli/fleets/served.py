@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog import flags, lane as lanes
+from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.checkpoints import named
-from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fleet.plan import Served
 from pytest_vllm_gates.incidents.types import CAPTURED
 from pytest_vllm_gates.lanes.families import every_family
 from pytest_vllm_gates.verdict import gates as verdict_gates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.family import Family
@@ -34,20 +34,17 @@ def served(
     Raises `UserError` for a name that is none, and where nothing is left.
     """
     known = verdict_gates.gate_files()
-    for gate in gates:
-        if gate not in known:
-            raise UserError(f"no gate {gate!r}; there are {', '.join(known)}")
+    wanted = [choose("gate", gate, known) for gate in gates] or [*known]
     found = []
     for lane_name in lane_names:
         lane = lanes.load(lane_name, project)
-        every = every_family(project, lane)
-        names = [name for name, why in every.items() if not why]
-        names = names if EVERY in families else list(families)
+        names: Iterable[str] = families
+        if EVERY in families:
+            names = (name for name, why in every_family(project, lane).items() if not why)
         for name in names:
             family, checkpoint, _ = named.served(name, None, lane, project)
-            judging = [
-                gate for gate in known if gate not in _idle(family) and (not gates or gate in gates)
-            ]
+            idle = _idle(family)
+            judging = [gate for gate in known if gate in wanted and gate not in idle]
             serve = flags.serving(family, checkpoint, lane)
             size = 0 if lane.device == CPU else flags.devices(serve)
             if judging:

@@ -19,7 +19,7 @@ LOCAL = f"{PLAN}/{fleet_shards.FILE}"
 
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
-    """Return the workflow, with the plan as an artifact of its own."""
+    """Return the workflow, which carries the plan as an artifact."""
     templates: list[dict[str, Any]] = []
     steps = []
     for number, (gpus, batch) in enumerate(forms.alike(plan, form), 1):
@@ -48,7 +48,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         {
             "name": "merge",
             "inputs": {"artifacts": [_plan(plan)]},
-            "container": _container(form.merge(LOCAL, STORE), form, 0),
+            "container": _container(form.merge(LOCAL, STORE, f"{STORE}/{forms.MERGED}"), form, 0),
         },
     ]
     workflow = {
@@ -75,7 +75,7 @@ def _plan(plan: FleetPlan) -> dict[str, Any]:
 def _container(command: str, form: Form, gpus: int) -> dict[str, Any]:
     container: dict[str, Any] = {
         "image": form.image,
-        "command": ["sh", "-c", f"set -eu\n{form.install}\ncd {STORE}\n{command}\n"],
+        "command": ["sh", "-c", f"set -eu\n{form.install}\n{command}\n"],
         "volumeMounts": [{"name": "store", "mountPath": STORE}, forms.SHARED_MEMORY_MOUNT],
     }
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else form.resources

@@ -19,7 +19,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
     """Return the steps; beyond the limit of an upload several files, to be uploaded in order."""
     # The steps that wait and merge count, too.
     most = form.most_jobs - 2 if form.most_jobs else None
-    parts = batches(plan, most)
+    parts = batches(plan.shards, most)
     texts = {}
     for number, batch in enumerate(parts, 1):
         steps: list[Any] = []

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pytest_vllm_gates.fleet.plan import batches
-from pytest_vllm_gates.fleet.shards import FleetPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.fleet.shards import Shard
+    from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
 
 REPORTS = "shards"
 MERGED = "fleet-report"
@@ -55,17 +54,19 @@ class Form:
         plan = shlex.quote(plan_file or self.plan_file)
         return f"vllm-gates shard {plan} {name} --reports {reports}"
 
-    def merge(self, plan_file: str | None = None, reports: str = REPORTS) -> str:
+    def merge(
+        self, plan_file: str | None = None, reports: str = REPORTS, report: str = MERGED
+    ) -> str:
         """Return the command that makes one verdict of all."""
         plan = shlex.quote(plan_file or self.plan_file)
-        return f"vllm-gates merge {reports} --plan {plan} --report {MERGED}"
+        return f"vllm-gates merge {reports} --plan {plan} --report {report}"
 
 
 def alike(plan: FleetPlan, form: Form) -> Iterator[tuple[int, tuple[Shard, ...]]]:
     """Yield the shards that need the same number of devices, as many as an engine takes at once."""
     by_gpus = sorted(plan.shards, key=lambda shard: shard.gpus)
     for gpus, group in itertools.groupby(by_gpus, key=lambda shard: shard.gpus):
-        for batch in batches(FleetPlan(tuple(group), plan.suite), form.most_jobs):
+        for batch in batches([*group], form.most_jobs):
             yield gpus, batch
 
 

@@ -1,4 +1,4 @@
-"""A shell script that runs one shard after the other, for a machine of its own."""
+"""A shell script that runs the shards one after the other on one machine."""
 
 from __future__ import annotations
 
