@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.catalog.flags import command_line, merged
+from pytest_vllm_gates.catalog.flags import command_line, devices, merged
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,16 @@ def test_later_layers_win_with_dashes_or_underscores() -> None:
 
 def test_no_flags_give_no_arguments() -> None:
     assert command_line(merged()) == []
+
+
+@pytest.mark.parametrize(
+    ("serve", "count"),
+    [
+        ({}, 1),
+        ({"tensor_parallel_size": 4, "pipeline_parallel_size": 2}, 8),
+        ({"tensor_parallel_size": "2", "data_parallel_size": 3}, 6),
+        ({"tensor_parallel_size": "many"}, 1),
+    ],
+)
+def test_a_server_needs_a_device_for_each_rank(serve: dict[str, object], count: int) -> None:
+    assert devices(serve) == count

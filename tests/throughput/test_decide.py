@@ -11,7 +11,8 @@ import pytest
 
 from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair, planned_throughput
 from pytest_vllm_gates.throughput import decide
-from pytest_vllm_gates.throughput.decision import Conclusion, Decision
+from pytest_vllm_gates.throughput.decision import PRIMARY, Conclusion, Decision
+from pytest_vllm_gates.throughput.statistics import Mean
 from throughput.boot_noise import GROUPS, PLAN, Noise
 
 if TYPE_CHECKING:
@@ -311,3 +312,18 @@ def test_each_figure_is_judged_by_its_own_scatter() -> None:
 def test_a_mean_leaves_out_a_tenth_at_either_end() -> None:
     assert decide.trimmed([90.0, -90.0, 70.0, -80.0, *[1.0, 2.0] * 8]) == 1.5
     assert decide.trimmed([5.0, 1.0]) == 3.0
+
+
+@pytest.mark.parametrize("secondary", [0.0, 0.2])
+@pytest.mark.parametrize("primary", [-0.1, 0.0, 0.02, 0.04, 0.055, 0.06, 0.1, 0.3])
+def test_an_alarm_is_clear_enough_exactly_where_a_figure_is_surely_worse(
+    primary: float, secondary: float
+) -> None:
+    """`alarm` is at most 1 where the gate alarms: a fleet asks of it what Holm asks of odds."""
+    means = {PRIMARY: Mean(primary, 0.02, 12), "ttft_s": Mean(secondary, 0.02, 12)}
+    decision = decide.conclude(means, 0.05, (0.01, 0.05), {}, "")
+    assert decision.alarm is not None
+    surely = means[PRIMARY].above(0.01) > 0 or secondary > 0
+    assert (decision.alarm <= 1) == surely
+    if decision.answer is Conclusion.REGRESSION:
+        assert decision.alarm <= 1
