@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import string
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pytest_vllm_gates.redaction import blocks, library, pairs, patterns
 from pytest_vllm_gates.redaction.redactor import Redactor
 
-SIZE = 1_000_000
-MOST_S = 1.0
+SIZE = 500_000
+MOST_GROWTH = 30  # of ten times the text: 10 if it takes time in proportion, 100 if its square
 SINGLE = [*string.printable, "\0", "\x1b", "\x7f", "\xa0", "\xe9", "\xff"]
 AFTER = ("=", ": ", '="', " ")
 OTHERS = [
@@ -30,24 +32,36 @@ PREFIXES = sorted(
 )  # fmt: skip
 
 
+def growth(clean: Callable[[Any], object], small: str | bytes, large: str | bytes) -> float:
+    """Return how many times the processor time of the small text the large one takes."""
+
+    def seconds(text: str | bytes) -> float:
+        start = time.process_time()
+        clean(text)
+        return time.process_time() - start
+
+    small_s, large_s = seconds(small), seconds(large)
+    if large_s > MOST_GROWTH * small_s:  # the least of several, for the machine may be busy
+        small_s = min([small_s, *(seconds(small) for _ in range(2))])
+        large_s = min([large_s, *(seconds(large) for _ in range(2))])
+    return large_s / small_s
+
+
 @pytest.mark.alone
-def test_a_megabyte_of_any_prefix_takes_less_than_a_second() -> None:
+def test_ten_times_the_text_takes_about_ten_times_the_time() -> None:
     redactor = Redactor(["correct-horse-9", "zzzzzzzz"])
     redactor.text("sk_live_ glpat- AKC")  # what is read once
     for prefix in PREFIXES:
         text = (prefix * (SIZE // len(prefix) + 1))[:SIZE]
-        times: list[float] = []
-        while len(times) < 3 and (not times or min(times) > MOST_S):
-            start = time.process_time()
-            redactor.text(text)
-            times.append(time.process_time() - start)
-        assert min(times) < MOST_S, repr(prefix)
+        assert growth(redactor.text, text[: SIZE // 10], text) < MOST_GROWTH, repr(prefix)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("prefix", ["a", "key=", "password: ", "-eyJ", "://", "key='"])
-def test_request_and_response_take_less_than_a_second(prefix: str) -> None:
-    body = f'{{"messages": "{prefix * (SIZE // len(prefix))}"}}'.encode()
+def test_request_and_response_take_time_in_proportion(prefix: str) -> None:
+    small, large = (
+        f'{{"messages": "{prefix * (size // len(prefix))}"}}'.encode() for size in (SIZE // 10, SIZE)
+    )
     for clean in (Redactor().body, lambda data: Redactor().response([data])):
-        start = time.process_time()
-        clean(body)
-        assert time.process_time() - start < 2 * MOST_S
+        clean(small)  # what is read once
+        assert growth(clean, small, large) < MOST_GROWTH
