@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import string
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_vllm_gates.redaction import blocks, library, pairs, patterns
 from pytest_vllm_gates.redaction.redactor import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZE = 500_000
 MOST_GROWTH = 30  # of ten times the text: 10 if it takes time in proportion, 100 if its square
@@ -60,7 +62,8 @@ def test_ten_times_the_text_takes_about_ten_times_the_time() -> None:
 @pytest.mark.parametrize("prefix", ["a", "key=", "password: ", "-eyJ", "://", "key='"])
 def test_request_and_response_take_time_in_proportion(prefix: str) -> None:
     small, large = (
-        f'{{"messages": "{prefix * (size // len(prefix))}"}}'.encode() for size in (SIZE // 10, SIZE)
+        f'{{"messages": "{prefix * (size // len(prefix))}"}}'.encode()
+        for size in (SIZE // 10, SIZE)
     )
     for clean in (Redactor().body, lambda data: Redactor().response([data])):
         clean(small)  # what is read once
