@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import uuid
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,14 +31,17 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.endpoint import Endpoint
 
-    Read = Callable[["DialectClient", Mapping[str, Any]], dict[str, Any]]
+    Read = Callable[["DialectClient", Mapping[str, Any], str], dict[str, Any]]
 
 COMPLAINT_CHARACTERS = 300
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 
 
 class DialectClient:
-    """The official clients at one endpoint. Failed requests are not retried."""
+    """The official clients at one endpoint. Failed requests are not retried.
+
+    Safe to use from several threads.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._model = endpoint.model
@@ -61,22 +65,23 @@ class DialectClient:
             http_client=anthropic.DefaultHttpxClient(**options),
             **shared,
         )
+        self._lock = threading.Lock()
         self.requests = 0
-        self._name = ""
 
     def ask(self, dialect: str, mode: str, case: str, request: Mapping[str, Any]) -> Reply:
         """Send a request in a dialect, whole or streamed; a refusal is a reply of another status.
 
         Raises `httpx.HTTPError` where the server cannot be reached.
         """
-        self.requests += 1
-        self._name = uuid.uuid4().hex
+        with self._lock:
+            self.requests += 1
+        name = uuid.uuid4().hex
         read = (self._streams if mode == STREAM else self._wholes)[dialect]
         status: int | None = OK
         assembled: dict[str, Any] = {}
         complaint = ""
         try:
-            assembled = read(self, request)
+            assembled = read(self, request, name)
         except (openai.APIStatusError, anthropic.APIStatusError) as error:
             status = error.status_code
             # An error in a stream has the status of the stream, which began well.
@@ -89,7 +94,7 @@ class DialectClient:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the client trips over
             complaint = _sentence(error)
-        recording = self._recorder.take(self._name)
+        recording = self._recorder.take(name)
         streamed = recording.kind.startswith("text/event-stream")
         events, done = events_of(recording.body) if streamed else ((), False)
         return Reply(
@@ -105,7 +110,9 @@ class DialectClient:
             complaint=complaint,
         )
 
-    def _arguments(self, method: Callable[..., Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments(
+        self, method: Callable[..., Any], request: Mapping[str, Any], name: str
+    ) -> dict[str, Any]:
         """Return a method's arguments for a request; what it does not take goes as extra body.
 
         That is vLLM's extensions, and `temperature`, which anthropic 2.x takes no more.
@@ -116,24 +123,24 @@ class DialectClient:
             "model": self._model,
             **{key: value for key, value in request.items() if key in known},
             "extra_body": extra or None,
-            "extra_headers": {HEADER: self._name},
+            "extra_headers": {HEADER: name},
         }
 
-    def _called(self, method: Callable[..., Any], request: Mapping[str, Any]) -> Any:
-        return method(**self._arguments(method, request))
+    def _called(self, method: Callable[..., Any], request: Mapping[str, Any], name: str) -> Any:
+        return method(**self._arguments(method, request, name))
 
-    def _chat(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return _json(self._called(self._openai.chat.completions.create, request))
+    def _chat(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
+        return _json(self._called(self._openai.chat.completions.create, request, name))
 
-    def _completion(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return _json(self._called(self._openai.completions.create, request))
+    def _completion(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
+        return _json(self._called(self._openai.completions.create, request, name))
 
-    def _completion_stream(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _completion_stream(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
         """Put a streamed completion together: texts append, the rest is the last one told."""
         options = {"stream": True, "stream_options": {"include_usage": True}}
         choice: dict[str, Any] = {"text": "", "finish_reason": None, "token_ids": []}
         usage: dict[str, Any] | None = None
-        for chunk in self._called(self._openai.completions.create, {**request, **options}):
+        for chunk in self._called(self._openai.completions.create, {**request, **options}, name):
             usage = _json(chunk.usage) if chunk.usage else usage
             for part in chunk.choices:
                 choice["text"] += part.text
@@ -142,13 +149,13 @@ class DialectClient:
                 choice["token_ids"] += getattr(part, "token_ids", None) or []
         return {"choices": [choice], "usage": usage}
 
-    def _response(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return _json(self._called(self._openai.responses.create, request))
+    def _response(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
+        return _json(self._called(self._openai.responses.create, request, name))
 
-    def _response_stream(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _response_stream(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
         """Return the response that the client's own helper ends with."""
         last: Any = None
-        with self._called(self._openai.responses.stream, request) as stream:
+        with self._called(self._openai.responses.stream, request, name) as stream:
             for event in stream:
                 if event.type in TERMINAL:
                     last = event.response
@@ -156,12 +163,12 @@ class DialectClient:
             raise RuntimeError(f"the stream ends without any of {', '.join(sorted(TERMINAL))}")
         return _json(last)
 
-    def _message(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        return _json(self._called(self._anthropic.messages.create, request))
+    def _message(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
+        return _json(self._called(self._anthropic.messages.create, request, name))
 
-    def _message_stream(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _message_stream(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
         """Return the message that the client's own helper ends with."""
-        with self._called(self._anthropic.messages.stream, request) as stream:
+        with self._called(self._anthropic.messages.stream, request, name) as stream:
             return _json(stream.get_final_message())
 
     _wholes: ClassVar[dict[str, Read]] = {

@@ -1,19 +1,17 @@
-"""Holds every case of `dialects.toml` in every dialect that a server offers, one after another."""
+"""Holds every case of `dialects.toml` in every dialect that a server offers, several at a time."""
 
 from __future__ import annotations
 
-import re
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client import form, http
-from pytest_vllm_gates.client.answer import Answer, ToolCall
-from pytest_vllm_gates.client.sameness import MARGIN_NATS
 from pytest_vllm_gates.client.served_names import served_names
-from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.dialects import cases as dialect_cases, completions, messages, responses
 from pytest_vllm_gates.dialects.ask import DialectClient
-from pytest_vllm_gates.dialects.notation import NoPlace, text, usage
+from pytest_vllm_gates.dialects.notation import NoPlace
 from pytest_vllm_gates.dialects.routes import PATHS
 from pytest_vllm_gates.dialects.types import (
     CHAT,
@@ -24,12 +22,21 @@ from pytest_vllm_gates.dialects.types import (
     Dialogues,
     HeldDialogue,
 )
+from pytest_vllm_gates.dialects.yardstick import (
+    YARDSTICK,
+    chat_answer,
+    cut_to,
+    keeps_choice,
+    late_word,
+    near_tie,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.dialects.cases import DialectCase
     from pytest_vllm_gates.dialects.types import Reply
@@ -37,10 +44,9 @@ if TYPE_CHECKING:
 OPENAPI = "/openapi.json"
 MISSING = (404, 405)
 """How a server without `/openapi.json` tells that it has no such route."""
-YARDSTICK = {"return_token_ids": True, "logprobs": True, "top_logprobs": 2}
 TOKENIZED = ("messages", "tools", "chat_template_kwargs")
-WORD = re.compile(r"[A-Za-z]{4,}")
-"""What makes a stop string."""
+AT_A_TIME = 4
+"""How many cases are held at a time. What another batch may decide is told by `near_tie`."""
 
 
 class DialectWalk:
@@ -55,24 +61,28 @@ class DialectWalk:
         self._conversations = conversations
         self._limit = limit
         self._client = DialectClient(endpoint)
+        self._lock = threading.Lock()  # around what follows
         self._counted = 0
         self._left_out: dict[str, str] = {}
+        self._unlimited_lock = threading.Lock()
         self._unlimited_answers: dict[str, Answer | None] = {}
 
     def run(self, step: Callable[[int, int], object] | None = None) -> Dialogues:
-        """Hold every case; `step` is called after each with how many are done, and of how many."""
+        """Hold every case; `step` is called after each with how many are done, and of how many.
+
+        It is called in this thread.
+        """
         begun = time.monotonic()
         offered = self._offered()
-        dialogues = []
-        all_cases = dialect_cases.load()
-        for number, case in enumerate(all_cases, 1):
-            if dialogue := self._hold(case, offered):
-                dialogues.append(dialogue)
-            if step:
-                step(number, len(all_cases))
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            held = [pool.submit(self._hold, case, offered) for case in dialect_cases.load()]
+            for done, _ in enumerate(as_completed(held), 1):
+                if step:
+                    step(done, len(held))
+            dialogues = [future.result() for future in held]
         return Dialogues(
-            tuple(dialogues),
-            dict(self._left_out),
+            tuple(dialogue for dialogue in dialogues if dialogue),
+            dict(sorted(self._left_out.items())),
             self._client.requests + self._counted,
             time.monotonic() - begun,
             served_names(self._endpoint),
@@ -138,12 +148,13 @@ class DialectWalk:
 
     def _unlimited(self, case: DialectCase, chat: Mapping[str, Any]) -> Answer | None:
         """Return the answer to a case's conversation without its stop and limit, asked once."""
-        if case.conversation not in self._unlimited_answers:
-            reply = self._client.ask(CHAT, WHOLE, case.name, chat)
-            with form.reading("the answer"):
-                answer = chat_answer(reply.body) if reply.answered else None
-            self._unlimited_answers[case.conversation] = answer
-        return self._unlimited_answers[case.conversation]
+        with self._unlimited_lock:
+            if case.conversation not in self._unlimited_answers:
+                reply = self._client.ask(CHAT, WHOLE, case.name, chat)
+                with form.reading("the answer"):
+                    answer = chat_answer(reply.body) if reply.answered else None
+                self._unlimited_answers[case.conversation] = answer
+            return self._unlimited_answers[case.conversation]
 
     def _ask(  # noqa: PLR0917
         self,
@@ -191,7 +202,8 @@ class DialectWalk:
             if offered is not None and path not in offered:
                 self._left_out[path] = f"the server has no {path}"
                 continue
-            self._counted += 1
+            with self._lock:
+                self._counted += 1
             reply = http.post(self._endpoint, path, body)
             if not reply.is_success:
                 self._left_out[path] = f"answered {reply.status_code}"
@@ -226,59 +238,3 @@ def _switched_off(dialect: str, request: dict[str, Any]) -> dict[str, Any]:
     if dialect == RESPONSES:
         return {**plain, "reasoning": {"effort": "none"}}
     return {**plain, "thinking": {"type": "disabled"}}
-
-
-def chat_answer(body: Mapping[str, Any]) -> Answer:
-    """Return what a chat completion means; raises `ValueError` and its like for another form."""
-    choice = body["choices"][0]
-    message = choice["message"]
-    calls = message.get("tool_calls") or ()
-    return Answer(
-        reasoning=text(message.get("reasoning") or message.get("reasoning_content")),
-        content=text(message.get("content")),
-        tool_calls=tuple(
-            ToolCall(
-                text(call["function"]["name"]),
-                text(call["function"]["arguments"]),
-                text(call.get("id")),
-            )
-            for call in calls
-        ),
-        finish_reason=text(choice["finish_reason"]) or None,
-        usage=usage(body.get("usage"), ("prompt_tokens",), "completion_tokens"),
-        stop_reason=choice.get("stop_reason"),
-        token_ids=tuple(form.token_ids(choice.get("token_ids") or [], "token_ids")),
-    )
-
-
-def keeps_choice(case: DialectCase, answer: Answer) -> bool:
-    """Return whether a chat calls a tool where it has to; otherwise it is no yardstick."""
-    if case.tool_choice in {"", "auto", "none"}:
-        return True
-    texts = [canonical(call.arguments) for call in answer.tool_calls]
-    return bool(texts) and all(text.startswith("{") and text.endswith("}") for text in texts)
-
-
-def late_word(answer: Answer | None) -> str:
-    """Return a word of the second half of an answer that its reasoning has not; '' for none."""
-    if answer is None:
-        return ""
-    words = [word for word in WORD.findall(answer.content) if word not in answer.reasoning]
-    return words[len(words) // 2] if words else ""
-
-
-def cut_to(answer: Answer | None, case: DialectCase) -> int:
-    """Return the limit that cuts an answer as a case asks; 0 where it cuts none."""
-    if not case.short_of or answer is None or answer.usage is None:
-        return 0
-    return max(0, answer.usage.completion_tokens - case.short_of)
-
-
-def near_tie(body: Mapping[str, Any]) -> bool:
-    """Return whether two tokens were about equally likely somewhere in an answer."""
-    places = (body["choices"][0].get("logprobs") or {}).get("content") or ()
-    for place in places:
-        top = sorted((each["logprob"] for each in place.get("top_logprobs") or ()), reverse=True)
-        if len(top) > 1 and top[0] - top[1] <= MARGIN_NATS:
-            return True
-    return False

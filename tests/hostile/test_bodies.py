@@ -23,7 +23,7 @@ from pytest_vllm_gates.conversations import client_types
 from pytest_vllm_gates.conversations.checks import choices, chunks, events, stream_pieces
 from pytest_vllm_gates.dialects import checks, identity, strict
 from pytest_vllm_gates.dialects.types import Reply, events_of
-from pytest_vllm_gates.dialects.walk import chat_answer, near_tie
+from pytest_vllm_gates.dialects.yardstick import chat_answer, near_tie
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the walk makes of a chat's answer: ties, limits, stop strings, and whether it chose."""
+"""What is made of a chat's answer: ties, limits, stop strings, and whether it chose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import pytest
 from dialects.made import ANSWER
 from pytest_vllm_gates.client.answer import ToolCall, Usage
 from pytest_vllm_gates.dialects.cases import DialectCase
-from pytest_vllm_gates.dialects.walk import chat_answer, cut_to, keeps_choice, late_word, near_tie
+from pytest_vllm_gates.dialects.yardstick import (
+    chat_answer,
+    cut_to,
+    keeps_choice,
+    late_word,
+    near_tie,
+)
 
 CHOICE: dict[str, Any] = {
     "message": {
