@@ -31,6 +31,7 @@ COMMANDS: tuple[str, ...] = (
     "lane", "inventory", "preflight", "allreduce", "backends", "plan", "prompts", "explain",
     "signatures", "report", "history", "servers", "capture", "incident", "shrink", "bisect",
     "atlas", "shadow", "warmup", "fleets.matrix", "fleets.shard", "fleets.merge",
+    "fleets.store",
 )  # fmt: skip
 
 

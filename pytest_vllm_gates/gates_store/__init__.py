@@ -1,1 +1,1 @@
-"""Goldens and baselines from elsewhere: a folder, an archive, or the URL of one."""
+"""What a team shares: goldens, baselines, incidents, histories and verdicts, wherever they lie."""

@@ -1,4 +1,4 @@
-"""Opens a store of goldens and baselines: a folder, an archive, or the URL of an archive.
+"""Opens goldens and baselines from elsewhere: a folder, an archive, its URL, or an object store.
 
 A store is only read. Its `golden/` lies at the top, or in the one folder that an archive has there.
 """
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.gates_store import archive, fetch
+from pytest_vllm_gates.gates_store import archive, fetch, generations, objects
 
 FOLDER = "golden"
 LAYOUT = "golden/<family>/<member or main>/<checkpoint>/ and golden/baselines/"
@@ -19,13 +19,16 @@ LAYOUT = "golden/<family>/<member or main>/<checkpoint>/ and golden/baselines/"
 def opened(source: str) -> Path:
     """Return the folder of goldens of a store; what is unpacked for it goes when the process does.
 
-    `source`: an http(s) URL, or the path of a folder or an archive. Raises `UserError` where it
-    cannot be had, is not safe to unpack, or has no goldens.
+    `source`: the http(s) URL of an archive, the URL of an object store, or the path of a folder or
+    an archive. Of an object store that is what was pushed last. Raises `UserError` where it cannot
+    be had, is not safe to unpack, or has no goldens.
     """
     shown = source
     if fetch.is_url(source):
         shown = fetch.without_login(source)
         folder = _unpacked(fetch.archive(source))
+    elif objects.is_store(source):
+        return pulled(source)
     elif Path(source).is_dir():
         folder = Path(source)
     elif Path(source).exists():
@@ -33,7 +36,8 @@ def opened(source: str) -> Path:
     else:
         raise UserError(
             f"the store {source!r} does not exist\n"
-            "name a folder, an archive (.tar.gz, .zip) or the URL of one: --gates-store SOURCE"
+            "name a folder, an archive (.tar.gz, .zip), the URL of one, or an object store's: "
+            "--gates-store SOURCE"
         )
     found = _golden(folder)
     if found is None:
@@ -56,9 +60,28 @@ def _golden(folder: Path) -> Path | None:
     return None
 
 
+def pulled(source: str) -> Path:
+    """Return the folder of goldens that was pushed last; raises `UserError` where none was."""
+    shelf = generations.Shelf(objects.Objects(source), generations.GOLDEN)
+    number = shelf.count()
+    if not number:
+        raise UserError(
+            f"the store {fetch.without_login(source)} has no goldens\n"
+            f"push some: vllm-gates store push {fetch.without_login(source)} golden {FOLDER}"
+        )
+    folder = _temporary() / FOLDER
+    folder.mkdir()
+    shelf.unpack(shelf.generation(number), folder)
+    return folder
+
+
 def _unpacked(path: Path) -> Path:
-    temporary = tempfile.TemporaryDirectory(prefix="vllm-gates-store-")
-    atexit.register(temporary.cleanup)
-    folder = Path(temporary.name)
+    folder = _temporary()
     archive.unpack(path, folder)
     return folder
+
+
+def _temporary() -> Path:
+    temporary = tempfile.TemporaryDirectory(prefix="vllm-gates-store-")
+    atexit.register(temporary.cleanup)
+    return Path(temporary.name)

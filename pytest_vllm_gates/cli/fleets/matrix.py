@@ -67,7 +67,11 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--memory-gib", type=_count, default=form.memory_gib, metavar="N",
         help=f"and its memory ({form.memory_gib})",
     )  # fmt: skip
-    parser.add_argument("--install", default=form.install, help=f"what installs ({form.install})")
+    parser.add_argument("--install", default="", help=f"what installs (default: {form.installs})")
+    parser.add_argument(
+        "--store", default="", metavar="STORE",
+        help="shards push their reports there, and the merge reads them; see `vllm-gates store`",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
@@ -116,6 +120,7 @@ def _engine_files(options: argparse.Namespace, plan: shards.FleetPlan) -> dict[s
         options.cpus,
         options.memory_gib,
         options.install,
+        options.store,
     )
     engine = import_module(f"pytest_vllm_gates.fleet.engines.{options.engine}")
     files: dict[str, str] = engine.files(plan, form)

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.files import write_together
-from pytest_vllm_gates.fleet import grid, merged, reports, shards
+from pytest_vllm_gates.fleet import grid, merged, pushed, reports, shards
 
 if TYPE_CHECKING:
     import argparse
 
     from pytest_vllm_gates.fleet.merged import FleetVerdict
+    from pytest_vllm_gates.fleet.shards import FleetPlan
 
 SUMMARY = """make one verdict of the shards' verdicts: PROMOTE (exit status 0), REJECT (1) or HOLD
 (6); what is missing, doubled or of another plan is named"""
@@ -24,8 +25,9 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Give the command its arguments."""
     parser = commands.add_parser("merge", help=SUMMARY, description=SUMMARY)
     parser.add_argument(
-        "folders", nargs="+", type=Path, metavar="DIR", help="folders with the shards' reports"
-    )
+        "sources", nargs="+", metavar="DIR|STORE",
+        help="folders with the shards' reports, or the store they were pushed to",
+    )  # fmt: skip
     parser.add_argument(
         "--plan", type=Path, default=Path(shards.FILE), metavar="FILE",
         help=f"the plan's file (default {shards.FILE})",
@@ -40,7 +42,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(options: argparse.Namespace) -> int:
     """Print the verdict; its exit status is that of a run with --require-promotion."""
     plan = shards.read(options.plan)
-    fleet = merged.merge(plan, reports.read(options.folders))
+    fleet = merged.merge(plan, reports.read(_folders(options, plan)))
     document = json.dumps(merged.document(plan, fleet), indent=1, ensure_ascii=False) + "\n"
     again = _again(options, fleet)
     if options.report:
@@ -50,10 +52,20 @@ def run(options: argparse.Namespace) -> int:
     return fleet.verdict.exit_status(require_promotion=True)
 
 
+def _folders(options: argparse.Namespace, plan: FleetPlan) -> list[Path]:
+    """Return the folders to be read; a store's reports are pulled beside the merged one."""
+    return [
+        pushed.pull(source, plan, options.report) if pushed.holds(source) else Path(source)
+        for source in options.sources
+    ]
+
+
 def _again(options: argparse.Namespace, fleet: FleetVerdict) -> str:
     """Return the command that runs what is missing."""
     if not fleet.missing:
         return ""
     names = [shard.name for shard in fleet.missing]
-    words = ["vllm-gates", "shard", str(options.plan), *names, "--reports", str(options.folders[0])]
+    words = ["vllm-gates", "shard", str(options.plan), *names]
+    source = options.sources[0]
+    words += ["--store" if pushed.holds(source) else "--reports", source]
     return shlex.join(words)

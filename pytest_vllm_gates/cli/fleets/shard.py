@@ -11,7 +11,7 @@ from pytest_vllm_gates import __version__
 from pytest_vllm_gates.bisection import gates_run
 from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.fleet import reports, shards
+from pytest_vllm_gates.fleet import pushed, reports, shards
 from pytest_vllm_gates.fleet.engines.form import REPORTS
 from pytest_vllm_gates.report.progress import Progress
 
@@ -29,6 +29,10 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--reports", type=Path, default=Path(REPORTS), metavar="DIR",
         help=f"each shard's report goes to a folder of its name in here (default {REPORTS})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--store", metavar="STORE",
+        help="push each report there as well; `vllm-gates merge STORE` reads it",
     )  # fmt: skip
     parser.add_argument(
         "--part", type=_part, metavar="K/N",
@@ -51,7 +55,10 @@ def run(options: argparse.Namespace) -> int:
         _keep_to(*options.part)
     status = 0
     for shard in chosen:
-        ended = _run(plan, shard, options.reports.absolute() / shard.name)
+        folder = options.reports.absolute() / shard.name
+        ended = _run(plan, shard, folder)
+        if options.store and not ended:
+            print(f"{shard.name}: pushed to {pushed.push(options.store, plan, shard, folder)}")
         status = status or ended
     return status
 

@@ -59,7 +59,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
             "entrypoint": "shards",
             "onExit": "merge",
             "volumes": [
-                {"name": "store", "persistentVolumeClaim": {"claimName": form.volume}},
+                {"name": "store", **form.reports_volume},
                 forms.SHARED_MEMORY,
             ],
             "templates": templates,
@@ -75,7 +75,7 @@ def _plan(plan: FleetPlan) -> dict[str, Any]:
 def _container(command: str, form: Form, gpus: int) -> dict[str, Any]:
     container: dict[str, Any] = {
         "image": form.image,
-        "command": ["sh", "-c", f"set -eu\n{form.install}\n{command}\n"],
+        "command": ["sh", "-c", f"set -eu\n{form.installs}\n{command}\n"],
         "volumeMounts": [{"name": "store", "mountPath": STORE}, forms.SHARED_MEMORY_MOUNT],
     }
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else form.resources

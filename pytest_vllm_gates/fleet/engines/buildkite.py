@@ -27,7 +27,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
             step: dict[str, Any] = {
                 "label": shard.name,
                 "key": shard.name,
-                "commands": [form.install, form.shard(shard.name)],
+                "commands": [form.installs, form.shard(shard.name)],
                 "artifact_paths": f"{forms.REPORTS}/{shard.name}/**/*",
                 "timeout_in_minutes": forms.limit_minutes([shard]),
                 "soft_fail": True,
@@ -41,7 +41,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
                 {
                     "label": "merge",
                     "commands": [
-                        form.install,
+                        form.installs,
                         f'buildkite-agent artifact download "{forms.REPORTS}/**/*" .',
                         form.merge(),
                     ],

@@ -42,7 +42,23 @@ class Form:
     """The cores that a shard without a GPU asks for."""
     memory_gib: int = 16
     """And the memory."""
-    install: str = "pip install pytest-vllm-gates"
+    install: str = ""
+    """What installs; empty for the package from PyPI, with what its store needs."""
+    store: str = ""
+    """Where shards push their reports, for engines whose machines share no folder; see
+    `gates_store/`."""
+
+    @property
+    def installs(self) -> str:
+        """The command that installs."""
+        package = "'pytest-vllm-gates[store]'" if self.store else "pytest-vllm-gates"
+        return self.install or f"pip install {package}"
+
+    @property
+    def reports_volume(self) -> dict[str, Any]:
+        """What Kubernetes mounts for reports: all shards' volume; a shard's own beside a store."""
+        claim = {"persistentVolumeClaim": {"claimName": self.volume}}
+        return {"emptyDir": {}} if self.store else claim
 
     @property
     def resources(self) -> dict[str, str]:
@@ -52,14 +68,16 @@ class Form:
     def shard(self, name: str, plan_file: str | None = None, reports: str = REPORTS) -> str:
         """Return the command that runs a shard. Its name may be a variable, and is not quoted."""
         plan = shlex.quote(plan_file or self.plan_file)
-        return f"vllm-gates shard {plan} {name} --reports {reports}"
+        store = f" --store {shlex.quote(self.store)}" if self.store else ""
+        return f"vllm-gates shard {plan} {name} --reports {reports}{store}"
 
     def merge(
         self, plan_file: str | None = None, reports: str = REPORTS, report: str = MERGED
     ) -> str:
         """Return the command that makes one verdict of all."""
         plan = shlex.quote(plan_file or self.plan_file)
-        return f"vllm-gates merge {reports} --plan {plan} --report {report}"
+        source = shlex.quote(self.store) if self.store else reports
+        return f"vllm-gates merge {source} --plan {plan} --report {report}"
 
 
 def alike(plan: FleetPlan, form: Form) -> Iterator[tuple[int, tuple[Shard, ...]]]:

@@ -22,7 +22,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
     begin: list[dict[str, Any]] = [
         {"uses": CHECKOUT},
         {"uses": PYTHON, "with": {"python-version": "3.12"}},
-        {"run": form.install},
+        {"run": form.installs},
     ]
     jobs: dict[str, Any] = {}
     for number, (gpus, batch) in enumerate(forms.alike(plan, form), 1):

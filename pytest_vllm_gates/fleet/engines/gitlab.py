@@ -18,7 +18,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
     """Return the pipeline: a job a shard, then the merge whatever became of them."""
     pipeline: dict[str, Any] = {
         "stages": ["shards", "merge"],
-        "default": {"image": form.image, "before_script": [form.install]},
+        "default": {"image": form.image, "before_script": [form.installs]},
     }
     for shard in plan.shards:
         job: dict[str, Any] = {

@@ -24,7 +24,7 @@ RUN_AS = 1000
 
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
-    """Return the Jobs and a ConfigMap with the plan. All shards write to one volume claim."""
+    """Return the Jobs and a ConfigMap with the plan. Shards share a volume claim or a store."""
     config = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -46,7 +46,7 @@ def _job(number: int, gpus: int, batch: Sequence[Shard], form: Form) -> dict[str
         "image": form.image,
         # The index picks one of the names.
         "command": ["sh", "-c", 'set -eu\nset -- $SHARDS\nshift "$JOB_COMPLETION_INDEX"\n'
-                    f"{forms.AS_USER}\n{form.install}\n{command}\n"],
+                    f"{forms.AS_USER}\n{form.installs}\n{command}\n"],
         "env": [
             {"name": "SHARDS", "value": " ".join(shard.name for shard in batch)},
             {"name": "HOME", "value": forms.HOME},
@@ -77,7 +77,7 @@ def _job(number: int, gpus: int, batch: Sequence[Shard], form: Form) -> dict[str
                                         "fsGroup": RUN_AS},
                     "containers": [container],
                     "volumes": [
-                        {"name": "store", "persistentVolumeClaim": {"claimName": form.volume}},
+                        {"name": "store", **form.reports_volume},
                         {"name": "plan", "configMap": {"name": f"{NAME}-plan"}},
                         forms.SHARED_MEMORY,
                     ],

@@ -36,7 +36,7 @@ GPUS = {gpus}
 def shard(name):
     """Return the exit status of a shard, 0 as soon as it has a verdict."""
     command = [sys.executable, "-m", "pytest_vllm_gates.cli.main", *{shard}]
-    return subprocess.run([*command, name, "--reports", "{reports}"], cwd=FOLDER).returncode
+    return subprocess.run([*command, name, *{more}], cwd=FOLDER).returncode
 
 
 def main():
@@ -64,12 +64,20 @@ NAME = "fleet_ray.py"
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
     """Return the program."""
     gpus = {shard.name: shard.gpus for shard in plan.shards}
-    merge = ["merge", forms.REPORTS, "--plan", form.plan_file, "--report", forms.MERGED]
+    more = ["--reports", forms.REPORTS, *(["--store", form.store] if form.store else [])]
+    merge = [
+        "merge",
+        form.store or forms.REPORTS,
+        "--plan",
+        form.plan_file,
+        "--report",
+        forms.MERGED,
+    ]
     text = PROGRAM.format(
         name=NAME,
         gpus=json.dumps(gpus, indent=4),
         shard=["shard", form.plan_file],
-        reports=forms.REPORTS,
+        more=more,
         merge=merge,
         cpus=form.cpus,
     )

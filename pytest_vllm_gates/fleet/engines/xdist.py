@@ -34,7 +34,7 @@ WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 def test_shard_has_a_verdict(shard):
     command = [sys.executable, "-m", "pytest_vllm_gates.cli.main", "shard", {plan}, shard]
     part = f"{{WORKER}}/{{WORKERS}}"
-    subprocess.run([*command, "--reports", "{reports}", "--part", part], check=True)
+    subprocess.run([*command, *{more}, "--part", part], check=True)
 '''
 
 
@@ -45,6 +45,6 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         merge=form.merge(),
         names=json.dumps([shard.name for shard in plan.shards], indent=4),
         plan=json.dumps(form.plan_file),
-        reports=forms.REPORTS,
+        more=["--reports", forms.REPORTS, *(["--store", form.store] if form.store else [])],
     )
     return {NAME: text}
