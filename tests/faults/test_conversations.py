@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
-from sweeps import first_of_each, sweep
+from sweeps import first_of_each, named, sweep
 
 from faults import chunks, envelope, frames, innocent, reasoning, stop, streaming, structured, tools
 from faults.conversations import ARRIVAL, GATES, NOT_ARRIVAL, NOT_LONG, SAMPLED, SHORT
@@ -96,16 +96,12 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
     assert judged_run.status == 1
 
 
-# Character by character an answer takes minutes to pass.
-QUICK = [change for change in innocent.CHANGES.all if change.name != "sends_character_by_character"]
-
-
 @pytest.mark.parametrize(
     "change",
     sweep(
         innocent.CHANGES.all,
         lambda fault: fault.name,
-        lambda fault: fault in QUICK and first_of_each(QUICK, lambda other: other.on)(fault),
+        named("has_fields_nobody_knows"),
     ),
 )
 def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:

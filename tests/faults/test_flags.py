@@ -16,7 +16,7 @@ from e2e.served import subject_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 SHORT = ("--answer-tokens", "300", "--samples", "0", "-m")
 SWITCH = "enable_thinking"
@@ -36,7 +36,6 @@ def failed(gates_run: gates.GatesRun) -> set[str]:
     return {gate for gate, outcome in gates_run.outcomes().items() if outcome == "FAIL"}
 
 
-@pytest.mark.slow
 def test_parsers_of_other_families_fail(tmp_path: Path) -> None:
     parsers = {"reasoning_parser": "deepseek_v3", "tool_call_parser": "hermes"}
     own_lane.write(tmp_path, "others", serve=parsers)
@@ -49,7 +48,6 @@ def test_parsers_of_other_families_fail(tmp_path: Path) -> None:
     assert "and the tokens hold 1: '<tool_call>" in words
 
 
-@pytest.mark.slow
 def test_template_without_a_thinking_switch(tmp_path: Path, weights: Path) -> None:
     """The parser does (vllm#54744); the tag between thinking and answer is no text to a client."""
     template = weights / "chat_template.jinja"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from sweeps import named, sweep
 
 from faults import sampling
 from faults.conversations import SHORT
@@ -17,16 +16,13 @@ if TYPE_CHECKING:
     from faults.fault import Fault
     from faults.upstream import Upstream
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 # Other gates ask greedily, where none of these has an effect; one of them is run beside.
 GATES = ("-m", "boot or sampling or reasoning")
 
 
-@pytest.mark.parametrize(
-    "fault",
-    sweep(sampling.FAULTS.all, lambda fault: fault.name, named("draws_too_cold")),
-)
+@pytest.mark.parametrize("fault", sampling.FAULTS.all, ids=lambda fault: fault.name)
 def test_turns_the_sampling_gate_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
         judged_run = run("--base-url", proxy.base_url, *SHORT, *GATES)
@@ -36,7 +32,6 @@ def test_turns_the_sampling_gate_red(fault: Fault, upstream: Upstream, run: Run)
     assert judged_run.status == 1
 
 
-@pytest.mark.slow
 def test_a_parameter_that_is_refused_is_no_fault(upstream: Upstream, run: Run) -> None:
     def refuse(exchange: Exchange) -> None:
         if exchange.body.get("min_p"):

@@ -49,7 +49,7 @@ def upstream(
     sweep(
         vision.FAULTS.all,
         lambda fault: fault.name,
-        named("swaps_images", "ignores_exif", "keeps_the_picture_of_a_warm_prefix"),
+        named("swaps_images"),
     ),
 )
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:

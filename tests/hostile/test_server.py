@@ -23,14 +23,11 @@ MOST_BYTES = 600 * 10**6
 PATIENT = {"chat-silent", "chat-drip"}
 """A slow model answers late, too: each of these waits minutes, or `Bounds.body_s`, by design."""
 ALWAYS = {
-    "chat-call-id", "chat-content-number", "chat-deep", "chat-endless", "chat-usage-absurd",
-    "metrics-endless", "metrics-words", "models-bomb", "models-deep",
-    "messages-stream-index", "models-escapes", "models-root", "openapi-deep",
-    "responses-stream-index", "stream-choice-indices", "stream-delta-null",
-    "stream-endless", "stream-line", "stream-nan", "stream-one-byte", "tokenize-negative",
+    "chat-call-id", "chat-deep", "chat-endless", "metrics-endless", "models-bomb",
+    "messages-stream-index", "openapi-deep", "stream-choice-indices", "stream-endless",
     "version-escapes",
 }  # fmt: skip
-"""One or two of each kind; the others are `slow`."""
+"""One of each kind; the others are `slow`."""
 PROGRAM = Path(__file__).with_name("forked_runs.py")
 
 Run = dict[str, Any]
