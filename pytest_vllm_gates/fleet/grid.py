@@ -1,9 +1,10 @@
-"""A fleet's verdict as a page of Markdown: the reasons, and families by lanes and features."""
+"""A fleet's verdict as Markdown: the reasons, and families by lanes and features."""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.fleet.merged import label
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
     from pytest_vllm_gates.verdict.verdict import GateResult
 
-MISSING = "no verdict"
+MISSING, NOT_PLANNED = "no verdict", "not planned"
 
 
 def page(plan: FleetPlan, fleet: FleetVerdict, again: str, base: Path) -> str:
@@ -28,52 +29,87 @@ def page(plan: FleetPlan, fleet: FleetVerdict, again: str, base: Path) -> str:
     lines += [f"- {inline(reason)}" for reason in verdict.reasons]
     if again:
         lines += ["", "Run what is missing, then merge again:", "", f"    {again}"]
-    for title, sentences in (
-        ("Ran more than once", fleet.doubled),
-        ("Left out", fleet.foreign),
-        ("Alarms that are not clear enough among so many", fleet.corrected),
-        ("Known defects that stand", verdict.standing),
-    ):
-        if sentences:
-            lines += ["", f"## {title}", "", *(f"- {inline(sentence)}" for sentence in sentences)]
+    for title, sentences in notes(fleet):
+        lines += ["", f"## {title}", "", *(f"- {inline(sentence)}" for sentence in sentences)]
     lines += ["", "## Families by lane", "", *_grid(plan, fleet, base)]
     return "\n".join(lines) + "\n"
 
 
-def _grid(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> list[str]:
-    columns = list(dict.fromkeys((shard.lane, shard.features) for shard in plan.shards))
-    families = list(dict.fromkeys(shard.family for shard in plan.shards))
-    titles = [f"{lane} with {features}" if features else lane for lane, features in columns]
-    lines = [
-        f"| family | {' | '.join(map(inline, titles))} |",
-        f"| --- |{' --- |' * len(columns)}",
+def notes(fleet: FleetVerdict) -> list[tuple[str, tuple[str, ...]]]:
+    """Return what else is to be told: titles, and sentences below each."""
+    found = [
+        ("Ran more than once", fleet.doubled),
+        ("Left out", fleet.foreign),
+        ("Alarms that are not clear enough among so many", fleet.corrected),
+        ("Known defects that stand", tuple(fleet.verdict.standing)),
     ]
-    gates = {(gate.family, gate.gate): gate for gate in fleet.verdict.gates}
-    by_place: dict[tuple[str, str, str], list[Shard]] = defaultdict(list)
-    for shard in plan.shards:
-        by_place[shard.place].append(shard)
-    for family in families:
-        cells = []
-        for lane, features in columns:
-            shards = by_place[lane, features, family]
-            cells.append(
-                "<br>".join(_shard(shard, fleet, gates, base) for shard in shards) or "not planned"
-            )
-        lines.append(f"| {inline(family)} | {' | '.join(cells)} |")
+    return [(title, sentences) for title, sentences in found if sentences]
+
+
+def _grid(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> list[str]:
+    grid = cells(plan, fleet, base)
+    lines = [
+        f"| family | {' | '.join(map(inline, grid.columns))} |",
+        f"| --- |{' --- |' * len(grid.columns)}",
+    ]
+    for family, row in grid.rows.items():
+        texts = ["<br>".join(map(_text, cell)) or NOT_PLANNED for cell in row]
+        lines.append(f"| {inline(family)} | {' | '.join(texts)} |")
     return lines
 
 
-def _shard(
+def _text(cell: Cell) -> str:
+    return f"[{cell.said}]({cell.target})" if cell.target else cell.said
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One shard as a grid shows it."""
+
+    shard: str
+    outcome: str
+    """The worst one of its gates; empty where there is no verdict."""
+    said: str
+    """The outcome, and the gates that have it where it is no good one."""
+    target: str
+    """Where its report is; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Families by lanes and features."""
+
+    columns: tuple[str, ...]
+    rows: dict[str, list[list[Cell]]]
+    """By family, for each column the shards there."""
+
+
+def cells(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> Grid:
+    """Return each shard in its place; its report is found from the folder `base`."""
+    columns = list(dict.fromkeys((shard.lane, shard.features) for shard in plan.shards))
+    gates = {(gate.family, gate.gate): gate for gate in fleet.verdict.gates}
+    by_place: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+    for shard in plan.shards:
+        by_place[shard.place].append(_cell(shard, fleet, gates, base))
+    return Grid(
+        tuple(f"{lane} with {features}" if features else lane for lane, features in columns),
+        {
+            family: [by_place[lane, features, family] for lane, features in columns]
+            for family in dict.fromkeys(shard.family for shard in plan.shards)
+        },
+    )
+
+
+def _cell(
     shard: Shard, fleet: FleetVerdict, by_name: Mapping[tuple[str, str], GateResult], base: Path
-) -> str:
-    """Return the worst outcome of a shard's gates, and which they are, linked to its report."""
+) -> Cell:
     report = fleet.reports.get(shard.name)
     if report is None:
-        return f"{MISSING} ({shard.name})"
+        return Cell(shard.name, "", f"{MISSING} ({shard.name})", "")
     keys = ((label(shard), name) for name in shard.gates)
     gates = [by_name[key] for key in keys if key in by_name]
     worst = next((each for each in SEVERITY if any(gate.outcome is each for gate in gates)), None)
     names = [gate.gate for gate in gates if gate.outcome is worst]
     said = f"{worst}: {', '.join(names)}" if worst in SEVERITY[:4] else str(worst or "nothing ran")
     target = os.path.relpath(report.folder / "report.html", base)
-    return f"[{said}]({target})"
+    return Cell(shard.name, str(worst or ""), said, target)

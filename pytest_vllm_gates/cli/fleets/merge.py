@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.files import write_together
-from pytest_vllm_gates.fleet import grid, merged, pushed, reports, shards
+from pytest_vllm_gates.fleet import grid, html, merged, pushed, reports, shards
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +33,10 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         help=f"the plan's file (default {shards.FILE})",
     )  # fmt: skip
     parser.add_argument(
-        "--report", type=Path, metavar="DIR", help=f"write {VERDICT} and {PAGE} into this folder"
+        "--report",
+        type=Path,
+        metavar="DIR",
+        help=f"write {VERDICT}, {PAGE} and {html.NAME} into this folder",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, not Markdown")
     parser.set_defaults(run=run)
@@ -46,8 +49,13 @@ def run(options: argparse.Namespace) -> int:
     document = json.dumps(merged.document(plan, fleet), indent=1, ensure_ascii=False) + "\n"
     again = _again(options, fleet)
     if options.report:
-        page = grid.page(plan, fleet, again, options.report)
-        write_together({options.report / VERDICT: document, options.report / PAGE: page})
+        write_together(
+            {
+                options.report / VERDICT: document,
+                options.report / PAGE: grid.page(plan, fleet, again, options.report),
+                options.report / html.NAME: html.page(plan, fleet, again, options.report),
+            }
+        )
     print(document if options.json else grid.page(plan, fleet, again, Path()), end="")
     return fleet.verdict.exit_status(require_promotion=True)
 
