@@ -58,7 +58,7 @@ def merge(verdict: Path) -> bool:
     document["families"] = [family]
     gates = tuple(entry["gate"] for entry in family["gates"])
     lane = document["lane"]["name"]
-    wanted = [Served(f"family{number}", lane, gates, 0) for number in range(SHARDS)]
+    wanted = [Served(f"family{number}", lane, gates, shards.Needs()) for number in range(SHARDS)]
     plan = compose(wanted, (), Durations(facts().seconds))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -53,9 +53,9 @@ def of(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> Fingerprint:
 
     A template or tokenizer that the flags name takes the place of the checkpoint's.
     """
-    folder, revision = _folder(checkpoint.source, checkpoint.revision)
+    folder, revision = place(checkpoint.source, checkpoint.revision)
     tokenizer_name = serve.get("tokenizer")
-    tokens = _folder(str(tokenizer_name), None)[0] if tokenizer_name else folder
+    tokens = place(str(tokenizer_name), None)[0] if tokenizer_name else folder
     is_complete = tokens is not None and revision is None
     template = _named_template(serve.get("chat_template")) or _template(
         tokens, is_complete=is_complete
@@ -86,11 +86,14 @@ def folder(path: Path) -> dict[str, str]:
     }
 
 
-def _folder(source: str, revision: str | None) -> tuple[Path | None, str | None]:
-    """Return where a checkpoint's files lie, and its commit where that is the Hub's cache."""
-    place = Path(source).expanduser()
-    if place.is_dir():
-        return place, None
+def place(source: str, revision: str | None) -> tuple[Path | None, str | None]:
+    """Return where a checkpoint's files lie, and its commit where that is the Hub's cache.
+
+    Both are None where they are on neither; no network is used.
+    """
+    local = Path(source).expanduser()
+    if local.is_dir():
+        return local, None
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - only for the Hub's
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
 

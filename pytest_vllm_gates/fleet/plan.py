@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pytest_vllm_gates.fleet.durations import Durations
+    from pytest_vllm_gates.fleet.shards import Needs
 
 NAME_CHARACTERS = 50
 """Kubernetes allows 63 in all, and appends an index and five characters."""
@@ -33,7 +34,7 @@ class Served:
     lane: str
     gates: tuple[str, ...]
     """Those that have something to judge, in the order in which they run."""
-    gpus: int
+    needs: Needs
 
 
 def compose(
@@ -64,7 +65,7 @@ def _shard(served: Served, features: str, gates: Sequence[str], durations: Durat
         durations.gate_s(served.family, served.lane, gate) for gate in gates
     )
     return Shard(
-        "", served.family, served.lane, features, tuple(gates), math.ceil(seconds), served.gpus
+        "", served.family, served.lane, features, tuple(gates), math.ceil(seconds), served.needs
     )
 
 
@@ -117,9 +118,7 @@ def _words(shard: Shard) -> str:
 
 
 def _with_name(shard: Shard, name: str) -> Shard:
-    return Shard(
-        name, shard.family, shard.lane, shard.features, shard.gates, shard.seconds, shard.gpus
-    )
+    return replace(shard, name=name)
 
 
 def batches(shards: Sequence[Shard], most: int | None) -> list[tuple[Shard, ...]]:

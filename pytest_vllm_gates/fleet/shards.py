@@ -27,6 +27,24 @@ FILE = "fleet.json"
 
 
 @dataclasses.dataclass(frozen=True)
+class Needs:
+    """The devices of one server; none on a CPU."""
+
+    gpus: int = 0
+    gpu: str = ""
+    """The kind that the lane was made for, as its `expects.gpu`; empty for any."""
+    gpu_memory_gib: int = 0
+    """The least memory of each by the memory plan; 0 where there is none."""
+
+    def __str__(self) -> str:
+        """Return them for people; empty where there are none."""
+        if not self.gpus:
+            return ""
+        memory = f" with {self.gpu_memory_gib} GiB" if self.gpu_memory_gib else ""
+        return f"{self.gpus} {self.gpu or 'GPU'}{'' if self.gpus == 1 else 's'}{memory}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Shard:
     """What one machine is to run: some gates of a family on a lane, or one set of features."""
 
@@ -39,8 +57,7 @@ class Shard:
     gates: tuple[str, ...]
     seconds: int
     """How long it will take, boot included."""
-    gpus: int
-    """How many devices its server needs; 0 on a CPU."""
+    needs: Needs
 
     @property
     def arguments(self) -> list[str]:

@@ -65,6 +65,13 @@ def named(name: str) -> KnownGpu:
     return found
 
 
+def product_of(name: str) -> str:
+    """Return the product of a short name, or the name itself where it is none of the table's."""
+    return next(
+        (gpu.product for gpu in table().values() if _folded(gpu.name) == _folded(name)), name
+    )
+
+
 def capability_of(product: str) -> str | None:
     """Return the compute capability of a product as its driver names it; None for an unknown."""
     folded = _folded(product)

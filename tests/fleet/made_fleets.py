@@ -9,6 +9,7 @@ from pytest_vllm_gates import __version__
 from pytest_vllm_gates.fleet import reports
 from pytest_vllm_gates.fleet.durations import Durations, Seconds
 from pytest_vllm_gates.fleet.plan import Served, compose
+from pytest_vllm_gates.fleet.shards import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +21,10 @@ SECONDS = Seconds(boot=60, gate=20, features=120)
 GATES = ("boot", "stop", "tools", "features")
 
 
-def served(family: str, lane: str = "cpu", gates: Sequence[str] = GATES, gpus: int = 0) -> Served:
-    return Served(family, lane, tuple(gates), gpus)
+def served(
+    family: str, lane: str = "cpu", gates: Sequence[str] = GATES, needs: Needs | None = None
+) -> Served:
+    return Served(family, lane, tuple(gates), needs or Needs())
 
 
 def plan_of(

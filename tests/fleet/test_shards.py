@@ -10,6 +10,7 @@ import pytest
 from fleet.made_fleets import plan_of, served
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fleet import shards
+from pytest_vllm_gates.fleet.shards import Needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_plan_is_read_as_written(tmp_path: Path) -> None:
-    plan = plan_of(served("glm", gpus=2), served("kimi"), features=["ngram"])
+    plan = plan_of(served("glm", needs=Needs(2, "GB10")), served("kimi"), features=["ngram"])
     shards.write(tmp_path / "fleet.json", plan)
     assert shards.read(tmp_path / "fleet.json") == plan
 
@@ -27,7 +28,7 @@ def test_plan_is_read_as_written(tmp_path: Path) -> None:
     [
         (lambda plan: plan["shards"].pop(), "at least 1 item"),
         (lambda plan: plan["shards"][0].update(lane="canary"), "it was edited"),
-        (lambda plan: plan["shards"][0].update(gpus="2"), "shards.0.gpus"),
+        (lambda plan: plan["shards"][0].update(needs={"gpus": "2"}), "shards.0.needs.gpus"),
         (lambda plan: plan["shards"][0].update(host="me"), "shards.0.host"),
         (lambda plan: plan.update(version=2), "version"),
         (lambda plan: plan.pop("suite"), "suite"),

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         }
     write_together(contents)
     for shard in plan.shards:
-        devices = f", {shard.gpus} GPUs" if shard.gpus else ""
+        devices = f", {shard.needs}" if shard.needs.gpus else ""
         gates = ", ".join(shard.gates)
         print(f"{shard.name}: {shard.seconds / MINUTE_S:.0f} min{devices}: {gates}")
     total = sum(shard.seconds for shard in plan.shards) / MINUTE_S

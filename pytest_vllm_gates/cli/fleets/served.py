@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.catalog import flags, lane as lanes
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.checkpoints import named
+from pytest_vllm_gates.fleet import needs
 from pytest_vllm_gates.fleet.plan import Served
 from pytest_vllm_gates.incidents.types import CAPTURED
 from pytest_vllm_gates.lanes.families import every_family
@@ -23,7 +24,6 @@ WITH_INCIDENTS = (CAPTURED, "incidents")
 """Gates that judge what a project keeps, and have nothing to do without."""
 BY_OPTION = ("endurance", "lifecycle")
 """Gates that run only where an option asks for them."""
-CPU = "cpu"
 
 
 def served(
@@ -46,9 +46,9 @@ def served(
             idle = _idle(family)
             judging = [gate for gate in known if gate in wanted and gate not in idle]
             serve = flags.serving(family, checkpoint, lane)
-            size = 0 if lane.device == CPU else flags.devices(serve)
             if judging:
-                found.append(Served(family.name, lane.name, tuple(judging), size))
+                needed = needs.of(checkpoint, lane, serve)
+                found.append(Served(family.name, lane.name, tuple(judging), needed))
     return found
 
 

@@ -22,15 +22,16 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
     """Return the workflow, which carries the plan as an artifact."""
     templates: list[dict[str, Any]] = []
     steps = []
-    for number, (gpus, batch) in enumerate(forms.alike(plan, form), 1):
+    for number, (needs, batch) in enumerate(forms.alike(plan, form), 1):
         name = f"shard-{number}"
         templates.append(
             {
                 "name": name,
                 "inputs": {"parameters": [{"name": "shard"}], "artifacts": [_plan(plan)]},
                 "activeDeadlineSeconds": 60 * forms.limit_minutes(batch),
+                **forms.affinity(needs),
                 "container": _container(
-                    form.shard("{{inputs.parameters.shard}}", LOCAL, STORE), form, gpus
+                    form.shard("{{inputs.parameters.shard}}", LOCAL, STORE), form, needs.gpus
                 ),
             }
         )

@@ -32,7 +32,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
                 "timeout_in_minutes": forms.limit_minutes([shard]),
                 "soft_fail": True,
             }
-            if shard.gpus:
+            if shard.needs.gpus:
                 step["agents"] = {"queue": form.queue}
             steps.append(step)
         if number == len(parts):

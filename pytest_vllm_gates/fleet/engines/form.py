@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import shlex
 from dataclasses import dataclass
@@ -10,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from pytest_vllm_gates.fleet.plan import batches
+from pytest_vllm_gates.machine import known_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
+    from pytest_vllm_gates.fleet.shards import FleetPlan, Needs, Shard
 
 REPORTS = "shards"
 MERGED = "fleet-report"
+GIB_MIB = 1024
 HOME = "/tmp"  # noqa: S108 - of a container, which one shard has to itself
 AS_USER = f"export PATH={HOME}/.local/bin:$PATH"
 """In a container without root, pip puts programs there."""
@@ -80,12 +83,35 @@ class Form:
         return f"vllm-gates merge {source} --plan {plan} --report {report}"
 
 
-def alike(plan: FleetPlan, form: Form) -> Iterator[tuple[int, tuple[Shard, ...]]]:
-    """Yield the shards that need the same number of devices, as many as an engine takes at once."""
-    by_gpus = sorted(plan.shards, key=lambda shard: shard.gpus)
-    for gpus, group in itertools.groupby(by_gpus, key=lambda shard: shard.gpus):
+def alike(plan: FleetPlan, form: Form) -> Iterator[tuple[Needs, tuple[Shard, ...]]]:
+    """Yield the shards that need the same devices, as many as an engine takes at once."""
+
+    def needs(shard: Shard) -> tuple[int, str, int]:
+        return dataclasses.astuple(shard.needs)
+
+    for _, group in itertools.groupby(sorted(plan.shards, key=needs), key=needs):
         for batch in batches([*group], form.most_jobs):
-            yield gpus, batch
+            yield batch[0].needs, batch
+
+
+def affinity(needs: Needs) -> dict[str, Any]:
+    """Return which nodes of Kubernetes have such devices; empty where every node will do.
+
+    By the labels of NVIDIA's GPU feature discovery: a product has hyphens for spaces, memory is in
+    MiB. https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md
+    """
+    rules: list[dict[str, Any]] = []
+    if needs.gpu:
+        products = [known_gpus.product_of(needs.gpu).replace(" ", "-")]
+        rules.append({"key": "nvidia.com/gpu.product", "operator": "In", "values": products})
+    if needs.gpu_memory_gib:
+        mib = [str(needs.gpu_memory_gib * GIB_MIB - 1)]
+        rules.append({"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": mib})
+    if not rules:
+        return {}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": rules}]}
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    return {"affinity": {"nodeAffinity": wanted}}
 
 
 def as_yaml(*documents: Any) -> str:

@@ -25,10 +25,10 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         {"run": form.installs},
     ]
     jobs: dict[str, Any] = {}
-    for number, (gpus, batch) in enumerate(forms.alike(plan, form), 1):
+    for number, (needs, batch) in enumerate(forms.alike(plan, form), 1):
         jobs[f"shards-{number}"] = {
             "name": "${{ matrix.shard }}",
-            "runs-on": ["self-hosted", "linux", form.queue] if gpus else "ubuntu-24.04",
+            "runs-on": ["self-hosted", "linux", form.queue] if needs.gpus else "ubuntu-24.04",
             "timeout-minutes": forms.limit_minutes(batch),
             "strategy": {
                 "fail-fast": False,

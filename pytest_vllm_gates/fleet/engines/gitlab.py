@@ -28,7 +28,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
             "artifacts": {"when": "always", "paths": [f"{forms.REPORTS}/{shard.name}"]},
             "allow_failure": True,
         }
-        if shard.gpus:
+        if shard.needs.gpus:
             job["tags"] = [form.queue]
         pipeline[shard.name] = job
     pipeline["merge"] = {

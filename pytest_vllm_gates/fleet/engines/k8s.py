@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.fleet.engines.form import Form
-    from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
+    from pytest_vllm_gates.fleet.shards import FleetPlan, Needs, Shard
 
 NAME = "vllm-gates"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
@@ -32,15 +32,15 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         "data": {fleet_shards.FILE: fleet_shards.text(plan)},
     }
     jobs = [
-        _job(number, gpus, batch, form)
-        for number, (gpus, batch) in enumerate(forms.alike(plan, form), 1)
+        _job(number, needs, batch, form)
+        for number, (needs, batch) in enumerate(forms.alike(plan, form), 1)
     ]
     return {"fleet-k8s.yaml": forms.as_yaml(config, *jobs)}
 
 
-def _job(number: int, gpus: int, batch: Sequence[Shard], form: Form) -> dict[str, Any]:
+def _job(number: int, needs: Needs, batch: Sequence[Shard], form: Form) -> dict[str, Any]:
     command = form.shard('"$1"', f"{PLAN}/{fleet_shards.FILE}", STORE)
-    limits = {"nvidia.com/gpu": str(gpus)} if gpus else form.resources
+    limits = {"nvidia.com/gpu": str(needs.gpus)} if needs.gpus else form.resources
     container = {
         "name": "shard",
         "image": form.image,
@@ -72,6 +72,7 @@ def _job(number: int, gpus: int, batch: Sequence[Shard], form: Form) -> dict[str
             "template": {
                 "spec": {
                     "restartPolicy": "Never",
+                    **forms.affinity(needs),
                     "activeDeadlineSeconds": 60 * forms.limit_minutes(batch),
                     "securityContext": {"runAsNonRoot": True, "runAsUser": RUN_AS,
                                         "fsGroup": RUN_AS},

@@ -63,7 +63,7 @@ NAME = "fleet_ray.py"
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
     """Return the program."""
-    gpus = {shard.name: shard.gpus for shard in plan.shards}
+    gpus = {shard.name: shard.needs.gpus for shard in plan.shards}
     more = ["--reports", forms.REPORTS, *(["--store", form.store] if form.store else [])]
     merge = [
         "merge",

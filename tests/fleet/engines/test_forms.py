@@ -26,6 +26,7 @@ from pytest_vllm_gates.fleet.engines import (
     xdist,
 )
 from pytest_vllm_gates.fleet.engines.form import Form
+from pytest_vllm_gates.fleet.shards import Needs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ ENGINES = [argo, buildkite, github, gitlab, k8s, loop, ray, slurm, xdist]
 PLAN = plan_of(
     served("glm"),
     served("kimi"),
-    served("glm", "cuda", gpus=2),
+    served("glm", "cuda", needs=Needs(2, "h100", 70)),
     served("qwen3.5"),
     features=["ngram"],
 )
@@ -80,6 +81,14 @@ def test_jobs_of_kubernetes_have_the_types_of_its_api() -> None:
     shards = [container["env"][0]["value"].split() for container in by_gpus]
     assert sorted(itertools.chain(*shards)) == sorted(NAMES)
     assert [job["spec"]["completions"] for job in jobs] == list(map(len, shards))
+    (term,) = jobs[1]["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [
+        {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-H100-80GB-HBM3"]},
+        {"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": ["71679"]},
+    ]
+    assert "affinity" not in jobs[0]["spec"]["template"]["spec"]
     assert all(job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpu" for job in jobs)
 
 
@@ -141,6 +150,7 @@ def test_gpus_are_asked_for_where_a_server_needs_them() -> None:
     scripts = slurm.files(PLAN, FORM)
     assert [*scripts] == ["fleet-1.sbatch", "fleet-2.sbatch"]
     assert "--gres" not in scripts["fleet-1.sbatch"]
+    assert "# 2 h100s with 70 GiB: " in scripts["fleet-2.sbatch"]
     assert "#SBATCH --gres=gpu:2\n" in scripts["fleet-2.sbatch"]
     templates = yaml.safe_load(text_of(argo))["spec"]["templates"]
     assert templates[0]["container"]["resources"] == {"limits": {"cpu": "4", "memory": "16Gi"}}
