@@ -12,8 +12,9 @@ from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.checkpoints import named, resolve
 from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine import inspect as machine_inspect, recorded
-from pytest_vllm_gates.preflight import checks as preflight_checks, gather
+from pytest_vllm_gates.preflight import changed_files, checks as preflight_checks, gather
 from pytest_vllm_gates.report import checks as report
 
 if TYPE_CHECKING:
@@ -29,7 +30,12 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     """Give the command its arguments."""
     summary = "whether a model can boot on a lane, without booting it"
     parser = commands.add_parser("preflight", help=summary, description=summary)
-    parser.add_argument("--model", required=True, help="a family, a folder or a Hub id")
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE",
+        help="files of lanes and families: check what each of them concerns, whatever machine this "
+        "is; what pre-commit hands over",
+    )  # fmt: skip
+    parser.add_argument("--model", help="a family, a folder or a Hub id")
     parser.add_argument("--checkpoint", help="which of the family's, a folder, or a Hub id")
     parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
     parser.add_argument(
@@ -51,10 +57,14 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(options: argparse.Namespace) -> int:
     """Run the checks and print them; 1 where one fails."""
     project = projects.current()
+    if bool(options.files) == bool(options.model):
+        raise UserError("name either --model, or files of lanes and families")
     names = [
         choose("check", name, preflight_checks.CHECKS)
         for name in options.check or preflight_checks.CHECKS
     ]
+    if options.files:
+        return _run_files(options.files, project, names)
     nodes = [gather.node(path) for path in options.node]
     if not options.machine:
         found = {"": _checks(options, project, names, nodes, machine_inspect.inspect())}
@@ -76,6 +86,25 @@ def run(options: argparse.Namespace) -> int:
         for line in report.preflight_lines(each.checks):
             print(line)
     return int(any(preflight_checks.failed(each.checks) for each in found.values()))
+
+
+def _run_files(changed: Sequence[Path], project: Path, names: Sequence[str]) -> int:
+    """Print what fails on the lanes and of the families that these files make; 1 where any does."""
+    pairs = changed_files.concerned(changed, project)
+    failed = 0
+    for lane, family in pairs:
+        served = named.served(family, None, lane, project)
+        situation = changed_files.situation(served[0], served[1], lane)
+        checks = [
+            check
+            for check in preflight_checks.run(situation, names)
+            if preflight_checks.failed([check])
+        ]
+        failed += bool(checks)
+        for line in report.preflight_lines(checks) if checks else ():
+            print(f"{family} on lane {lane.name}: {line}")
+    print(f"{len(pairs)} families on lanes checked, {failed} could not boot")
+    return int(bool(failed))
 
 
 @dataclass(frozen=True)

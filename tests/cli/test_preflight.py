@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+import yaml
 from machines import RECORDED, put_in_place, recorded
 
+from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.cli.main import main
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 LANE = 'title = "a server"\ncommand = [{python!r}]\ncheckpoint = "miniature"\n'
 
 
@@ -162,3 +163,54 @@ def test_folder_of_no_family_is_checked_with_the_lanes_flags(
     assert output.startswith("no family, checkpoint weights, on lane own: a server\n")
     assert "max_model_len (9000) is greater" in output
     assert main([*arguments, "flags"]) == 0
+
+
+def test_files_of_lanes_are_checked_for_every_family(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", "lanes/own.toml"]) == 0
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"\d+ families on lanes checked, 0 could not boot\n", printed)
+    lane(project, "\n[serve]\nmax_model_len = 1000000\n")
+    assert main(["preflight", "lanes/own.toml"]) == 1
+    output = capsys.readouterr().out
+    assert re.search(r"^glm on lane own: max_model_len +FAILS ", output, re.MULTILINE)
+    assert not re.search(r"free_memory|gpu ", output)
+
+
+def test_files_of_families_are_checked_on_the_projects_lanes(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "families").mkdir()
+    shipped = (families.SHIPPED / "glm.toml").read_text()
+    (project / "families" / "glm.toml").write_text(shipped)
+    assert main(["preflight", "families/glm.toml"]) == 0
+    assert capsys.readouterr().out == "1 families on lanes checked, 0 could not boot\n"
+    (project / "families" / "glm.toml").write_text(shipped + "\nwrong = 1\n")
+    assert main(["preflight", "families/glm.toml"]) == 2
+    assert "families/glm.toml" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "name either --model, or files"),
+        (["lanes/own.toml", "--model", "glm"], "name either --model, or files"),
+        (["pytest.ini"], "pytest.ini is no lane or family of the project"),
+    ],
+)
+def test_preflight_of_nothing_is_refused(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_hook_of_pre_commit_takes_lanes_and_families_alone() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "vllm-gates preflight"
+    for path in ("lanes/own.toml", "serving/families/a.toml"):
+        assert re.search(hook["files"], path)
+    for path in ("lanes/own.lock", "pyproject.toml", "lanes/overlay/a.toml"):
+        assert not re.search(hook["files"], path)
