@@ -81,3 +81,18 @@ def test_script_hands_on_what_it_is_told(status: int, tmp_path: Path) -> None:
         "vllm-gates: report out --annotations",
     ]
     assert (tmp_path / "output").read_text() == "verdict=HOLD\n"
+
+
+def test_own_workflow_fits_its_schema_and_uses_the_action() -> None:
+    workflow = ACTION.parent / ".github" / "workflows" / "gates.yml"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    done = subprocess.run(
+        [*command, "vendor.github-workflows", workflow], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    (used,) = (
+        each
+        for each in YAML(typ="safe").load(workflow.read_text())["jobs"]["gates"]["steps"]
+        if each.get("uses") == "./"
+    )
+    assert {*used["with"]} <= {*action()["inputs"]}
