@@ -13,8 +13,9 @@ from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.checkpoints import named, resolve
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.lanes import changed_files
 from pytest_vllm_gates.machine import inspect as machine_inspect, recorded
-from pytest_vllm_gates.preflight import changed_files, checks as preflight_checks, gather
+from pytest_vllm_gates.preflight import checks as preflight_checks, gather
 from pytest_vllm_gates.report import checks as report
 
 if TYPE_CHECKING:

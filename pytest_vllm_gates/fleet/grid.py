@@ -58,12 +58,12 @@ def _grid(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> list[str]:
     return lines
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: GridCell) -> str:
     return f"[{cell.said}]({cell.target})" if cell.target else cell.said
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """One shard as a grid shows it."""
 
     shard: str
@@ -80,7 +80,7 @@ class Grid:
     """Families by lanes and features."""
 
     columns: tuple[str, ...]
-    rows: dict[str, list[list[Cell]]]
+    rows: dict[str, list[list[GridCell]]]
     """By family, for each column the shards there."""
 
 
@@ -88,7 +88,7 @@ def cells(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> Grid:
     """Return each shard in its place; its report is found from the folder `base`."""
     columns = list(dict.fromkeys((shard.lane, shard.features) for shard in plan.shards))
     gates = {(gate.family, gate.gate): gate for gate in fleet.verdict.gates}
-    by_place: dict[tuple[str, str, str], list[Cell]] = defaultdict(list)
+    by_place: dict[tuple[str, str, str], list[GridCell]] = defaultdict(list)
     for shard in plan.shards:
         by_place[shard.place].append(_cell(shard, fleet, gates, base))
     return Grid(
@@ -102,14 +102,14 @@ def cells(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> Grid:
 
 def _cell(
     shard: Shard, fleet: FleetVerdict, by_name: Mapping[tuple[str, str], GateResult], base: Path
-) -> Cell:
+) -> GridCell:
     report = fleet.reports.get(shard.name)
     if report is None:
-        return Cell(shard.name, "", f"{MISSING} ({shard.name})", "")
+        return GridCell(shard.name, "", f"{MISSING} ({shard.name})", "")
     keys = ((label(shard), name) for name in shard.gates)
     gates = [by_name[key] for key in keys if key in by_name]
     worst = next((each for each in SEVERITY if any(gate.outcome is each for gate in gates)), None)
     names = [gate.gate for gate in gates if gate.outcome is worst]
     said = f"{worst}: {', '.join(names)}" if worst in SEVERITY[:4] else str(worst or "nothing ran")
     target = os.path.relpath(report.folder / "report.html", base)
-    return Cell(shard.name, str(worst or ""), said, target)
+    return GridCell(shard.name, str(worst or ""), said, target)
