@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.files import writing
 from pytest_vllm_gates.gates_store.generations import VERDICTS, Shelf
-from pytest_vllm_gates.gates_store.objects import Objects, is_store
+from pytest_vllm_gates.gates_store.objects import Objects
+from pytest_vllm_gates.gates_store.schemes import is_store
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.fleet.shards import FleetPlan, Shard

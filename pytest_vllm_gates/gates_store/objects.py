@@ -13,16 +13,15 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pytest_vllm_gates.bounded import limits, read as bounded_read
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.gates_store.fetch import without_login
+from pytest_vllm_gates.gates_store.schemes import SCHEMES, is_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https", "file")
 TOKEN = "VLLM_GATES_STORE_TOKEN"  # noqa: S105 - its variable
 """The environment variable with the bearer token of a store behind HTTP."""
 TIMEOUT_S = 120
@@ -37,11 +36,6 @@ MESSAGE_CHARACTERS = 300
 
 class ObjectExistsError(Exception):
     """An object of this name is there already."""
-
-
-def is_store(source: str) -> bool:
-    """Return whether a source is the URL of a store, and not a path."""
-    return "://" in source and urlsplit(source).scheme.lower() in SCHEMES
 
 
 class Objects:

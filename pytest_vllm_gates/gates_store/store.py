@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.gates_store import archive, fetch, generations, objects
+from pytest_vllm_gates.gates_store import archive, fetch, generations, objects, schemes
 
 FOLDER = "golden"
 LAYOUT = "golden/<family>/<member or main>/<checkpoint>/ and golden/baselines/"
@@ -27,7 +27,7 @@ def opened(source: str) -> Path:
     if fetch.is_url(source):
         shown = fetch.without_login(source)
         folder = _unpacked(fetch.archive(source))
-    elif objects.is_store(source):
+    elif schemes.is_store(source):
         return pulled(source)
     elif Path(source).is_dir():
         folder = Path(source)

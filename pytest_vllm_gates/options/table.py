@@ -46,7 +46,8 @@ class Options(JudgingOptions):
         "--gates-store",
         kinds.STORE,
         "Read goldens and baselines that the project does not have from a folder, an archive "
-        "(.tar.gz, .zip) or the URL of one. It is never written to.",
+        "(.tar.gz, .zip), the URL of one, or a store such as s3://bucket/gates. It is never "
+        "written to.",
         metavar="SOURCE",
         repeat=ALWAYS,
     )

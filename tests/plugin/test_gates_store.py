@@ -8,10 +8,13 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
+from gates_store import team_stores
 from gates_store.test_store import serves
 from servers import running
 from servers.raw import RawServer
 
+from pytest_vllm_gates.gates_store.generations import GOLDEN, Shelf
+from pytest_vllm_gates.gates_store.objects import Objects
 from pytest_vllm_gates.session import golden_files
 
 if TYPE_CHECKING:
@@ -119,3 +122,12 @@ def test_other_lane_takes_the_place_of_goldens(project: Project) -> None:
     assert {check["theirs"] for check in theirs} <= {"MISSING"}
     project.gates("-m", "texts", str(own))
     assert {*project.outcomes().values()} == {"MISSING"}, "without another lane it is missing"
+
+
+def test_goldens_come_from_a_team_store(
+    project: Project, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with team_stores.s3(monkeypatch) as source:
+        Shelf(Objects(source), GOLDEN).push(elsewhere / "golden")
+        project.gates("-m", "words", "--gates-store", source)
+    assert words(project) == {"PASS"}

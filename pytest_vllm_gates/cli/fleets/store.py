@@ -9,7 +9,8 @@ from pathlib import Path
 from pytest_vllm_gates.bounded import limits
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.gates_store import generations
-from pytest_vllm_gates.gates_store.objects import SCHEMES, Objects
+from pytest_vllm_gates.gates_store.objects import Objects
+from pytest_vllm_gates.gates_store.schemes import SCHEMES
 
 SUMMARY = """push goldens, incidents, histories and verdicts to a store that a team shares, and pull
 them: a folder, S3 and what speaks like it, Google's or Azure's storage, or HTTP"""
