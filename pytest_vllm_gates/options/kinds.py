@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_vllm_gates.gates_store import schemes
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -113,6 +111,8 @@ def _path(given: Given) -> Path:
 def _store(given: Given) -> str:
     """Return the URL of an archive or an object store, or an absolute path."""
     if "://" in given.value:
+        from pytest_vllm_gates.gates_store import schemes  # noqa: PLC0415 - few runs have one
+
         is_archive = given.value.lower().startswith("http")
         return given.value if schemes.is_store(given.value) and not is_archive else _url(given)
     return str(_path(given))
