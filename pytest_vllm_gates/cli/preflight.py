@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.preflight.types import Check, Node
 
+OF_ONE_MODEL = ("checkpoint", "lane", "node", "machine", "json")
+"""Options that mean nothing beside files."""
+
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
@@ -59,13 +62,16 @@ def run(options: argparse.Namespace) -> int:
     """Run the checks and print them; 1 where one fails."""
     project = projects.current()
     if bool(options.files) == bool(options.model):
-        raise UserError("name either --model, or files of lanes and families")
+        raise UserError(
+            "name either --model, or files of lanes and families\n"
+            "for example: vllm-gates preflight lanes/canary.toml"
+        )
     names = [
         choose("check", name, preflight_checks.CHECKS)
         for name in options.check or preflight_checks.CHECKS
     ]
     if options.files:
-        return _run_files(options.files, project, names)
+        return _run_files(options, names)
     nodes = [gather.node(path) for path in options.node]
     if not options.machine:
         found = {"": _checks(options, project, names, nodes, machine_inspect.inspect())}
@@ -89,12 +95,16 @@ def run(options: argparse.Namespace) -> int:
     return int(any(preflight_checks.failed(each.checks) for each in found.values()))
 
 
-def _run_files(changed: Sequence[Path], project: Path, names: Sequence[str]) -> int:
+def _run_files(options: argparse.Namespace, names: Sequence[str]) -> int:
     """Print what fails on the lanes and of the families that these files make; 1 where any does."""
-    pairs = changed_files.concerned(changed, project)
+    for name in OF_ONE_MODEL:
+        if getattr(options, name):
+            raise UserError(f"--{name} is for --model, and files were named: leave one of them out")
+    pairs = changed_files.concerned(options.files)
     failed = 0
-    for lane, family in pairs:
-        served = named.served(family, None, lane, project)
+    for pair in pairs:
+        lane, family = pair.lane, pair.family
+        served = named.served(family, None, lane, pair.project)
         situation = changed_files.situation(served[0], served[1], lane)
         checks = [
             check
@@ -104,7 +114,7 @@ def _run_files(changed: Sequence[Path], project: Path, names: Sequence[str]) -> 
         failed += bool(checks)
         for line in [*report.preflight_lines(checks)][:-1] if checks else ():  # no count
             print(f"{family} on lane {lane.name}: {line}")
-    print(f"{len(pairs)} families on lanes checked, {failed} could not boot")
+    print(f"checked: {len(pairs)}, each a family on a lane; {failed} cannot boot")
     return int(bool(failed))
 
 

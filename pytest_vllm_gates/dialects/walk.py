@@ -61,8 +61,8 @@ class DialectWalk:
         self._conversations = conversations
         self._limit = limit
         self._client = DialectClient(endpoint)
-        self._lock = threading.Lock()  # around what follows
         self._counted = 0
+        self._lock = threading.Lock()  # around the count
         self._left_out: dict[str, str] = {}
         self._unlimited_lock = threading.Lock()
         self._unlimited_answers: dict[str, Answer | None] = {}

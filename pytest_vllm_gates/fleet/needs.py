@@ -10,6 +10,7 @@ from pytest_vllm_gates.checkpoints import fingerprint, prompt_files
 from pytest_vllm_gates.checkpoints.safetensors import weights_bytes
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fleet.shards import Needs
+from pytest_vllm_gates.memory_plan.device import usual_utilization
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 CPU = "cpu"
 LARGE_BYTES = 2**42
 """A device so large that every model fits: the plan then says what it needs."""
-UTILIZATION = 0.9
-"""vLLM's own `gpu_memory_utilization` up to 0.30; a lane may set another."""
 
 
 def of(checkpoint: Checkpoint, lane: Lane, serve: Mapping[str, Any]) -> Needs:
@@ -53,5 +52,5 @@ def memory_gib(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> int:
     if made.weights is None or made.needed_bytes is None:
         return 0
     needed = made.weights.bytes_per_device + made.needed_bytes + (made.overhead_bytes or 0)
-    share = float(serve.get("gpu_memory_utilization") or UTILIZATION)
+    share = float(serve.get("gpu_memory_utilization") or usual_utilization(Serving.vllm_version))
     return -(-int(needed / share) // GIB)

@@ -66,8 +66,8 @@ class Shelf:
         """`kind`: one of `KINDS`; `name`: letters, digits and `._+-`, in parts with slashes."""
         if len(name) > NAME_CHARACTERS or not NAME.fullmatch(name):
             raise UserError(
-                f"{limits.excerpt(name)} is no name in a store\nuse letters, digits and ._+-, "
-                "parts with slashes between them"
+                f"{limits.excerpt(name)} cannot be a name in a store\n"
+                "use letters, digits and ._+-, parts with slashes between them"
             )
         self._objects = objects
         self._place = f"{kind}/{name}"

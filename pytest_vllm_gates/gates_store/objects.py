@@ -143,7 +143,7 @@ class Objects:
 
 
 def _plain_endpoint() -> bool:
-    """Return whether whoever set up the endpoint of S3 wants it without TLS."""
+    """Return whether S3's endpoint, as the variables name it, is without TLS."""
     endpoints = (os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
     return any(endpoint.startswith("http://") for endpoint in endpoints)
 

@@ -24,8 +24,8 @@ LEVEL = 6
 def packed(source: Path) -> bytes:
     """Return a .tar.gz of a file, or of the files in a folder by their paths in it.
 
-    Owners, dates and modes are left out; links and other things that are no file are refused, as
-    they would be when it is unpacked. Raises `UserError` for them, and beyond the limits.
+    Owners, dates and modes are left out. Raises `UserError` for links and devices, which would not
+    be unpacked either, and beyond the limits.
     """
     plain = io.BytesIO()
     left = bounded_read.most(UNPACKED_BYTES)

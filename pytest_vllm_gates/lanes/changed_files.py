@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import files
@@ -22,33 +23,48 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.preflight.types import Situation
 
+SHIPPED_LANE = "cpu"
 NOWHERE = Machine(os="", python="", cpu="", cores=0, memory_bytes=None, gpus=())
 
 
-def concerned(changed: Iterable[Path], project: Path) -> list[tuple[Lane, str]]:
-    """Return lanes with the names of families: all of a changed lane, and a changed one's lanes.
+@dataclass(frozen=True)
+class Concerned:
+    """A family on a lane of a project."""
 
-    The lanes of a changed family are the project's; the shipped one of a CPU where it has none.
-    Raises `UserError` for a file that is neither a lane's nor a family's, or is not as one is.
+    project: Path
+    lane: Lane
+    family: str
+
+
+def concerned(changed: Iterable[Path]) -> list[Concerned]:
+    """Return what files concern: every family of a changed lane, every lane of a changed family.
+
+    A file's project is the folder in which its `lanes/` or `families/` lies. The lanes of a family
+    are the project's; the shipped one of a CPU where it has none. Raises `UserError` for a file
+    that is neither a lane's nor a family's, or is not as one is.
     """
-    lane_files, family_files = lanes.files(project), families.files(project)
-    own = [name for name, path in lane_files.items() if path.is_relative_to(project)]
-    found: dict[tuple[str, str], Lane] = {}
+    found: dict[tuple[Path, str, str], Concerned] = {}
     for path in changed:
+        project = path.absolute().parent.parent
+        lane_files, family_files = lanes.files(project), families.files(project)
         if name := _name(path, lane_files):
             lane = lanes.load(name, project)
             served = (each for each, why in every_family(project, lane).items() if not why)
-            found |= {(name, each): lane for each in served}
+            pairs = [Concerned(project, lane, each) for each in served]
         elif name := _name(path, family_files):
             families.load(name, project)
-            for lane_name in own or ["cpu"]:
-                found[lane_name, name] = lanes.load(lane_name, project)
+            own = [lane for lane, file in lane_files.items() if file.is_relative_to(project)]
+            pairs = [
+                Concerned(project, lanes.load(lane, project), name)
+                for lane in own or [SHIPPED_LANE]
+            ]
         else:
             raise UserError(
-                f"{path} is no lane or family of the project {project}\n"
-                "name files of lanes/ and families/"
+                f"{path} is neither a lane nor a family\n"
+                "name files that lie in lanes/ or families/ of a project"
             )
-    return [(lane, family) for (_, family), lane in found.items()]
+        found |= {(each.project, each.lane.name, each.family): each for each in pairs}
+    return [*found.values()]
 
 
 def situation(family: Family, checkpoint: Checkpoint, lane: Lane) -> Situation:

@@ -170,7 +170,7 @@ def test_files_of_lanes_are_checked_for_every_family(
 ) -> None:
     assert main(["preflight", "lanes/own.toml"]) == 0
     printed = capsys.readouterr().out
-    assert re.fullmatch(r"\d+ families on lanes checked, 0 could not boot\n", printed)
+    assert re.fullmatch(r"checked: \d+, each a family on a lane; 0 cannot boot\n", printed)
     lane(project, "\n[serve]\nmax_model_len = 1000000\n")
     assert main(["preflight", "lanes/own.toml"]) == 1
     output = capsys.readouterr().out
@@ -185,10 +185,18 @@ def test_files_of_families_are_checked_on_the_projects_lanes(
     shipped = (families.SHIPPED / "glm.toml").read_text()
     (project / "families" / "glm.toml").write_text(shipped)
     assert main(["preflight", "families/glm.toml"]) == 0
-    assert capsys.readouterr().out == "1 families on lanes checked, 0 could not boot\n"
+    assert capsys.readouterr().out == "checked: 1, each a family on a lane; 0 cannot boot\n"
     (project / "families" / "glm.toml").write_text(shipped + "\nwrong = 1\n")
     assert main(["preflight", "families/glm.toml"]) == 2
     assert "families/glm.toml" in capsys.readouterr().err
+
+
+def test_a_project_below_the_repository_is_found(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project.parent)
+    assert main(["preflight", f"{project.name}/lanes/own.toml"]) == 0
+    assert "; 0 cannot boot" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("project")
@@ -197,7 +205,8 @@ def test_files_of_families_are_checked_on_the_projects_lanes(
     [
         ([], "name either --model, or files"),
         (["lanes/own.toml", "--model", "glm"], "name either --model, or files"),
-        (["pytest.ini"], "pytest.ini is no lane or family of the project"),
+        (["lanes/own.toml", "--json"], "--json is for --model, and files were named"),
+        (["pytest.ini"], "pytest.ini is neither a lane nor a family"),
     ],
 )
 def test_preflight_of_nothing_is_refused(

@@ -16,7 +16,7 @@ MODEL = "glm/flash"
 MLA = ("-m", "boot or numerics")
 
 
-@pytest.mark.slow  # as long as a gate of its own
+@pytest.mark.slow  # it takes three minutes
 def test_wrong_positions_turn_numerics_red(tmp_path: Path) -> None:
     ran = gates.run(tmp_path, *MLA, "--without-repair", "rotary_embedding", model=MODEL)
     assert ran.outcomes()["numerics"] == "FAIL"

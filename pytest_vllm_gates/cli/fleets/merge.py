@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.files import write_together
 from pytest_vllm_gates.fleet import grid, html, merged, pushed, reports, shards
+from pytest_vllm_gates.gates_store.fetch import without_login
 
 if TYPE_CHECKING:
     import argparse
@@ -75,5 +76,10 @@ def _again(options: argparse.Namespace, fleet: FleetVerdict) -> str:
     names = [shard.name for shard in fleet.missing]
     words = ["vllm-gates", "shard", str(options.plan), *names]
     source = options.sources[0]
-    words += ["--store" if pushed.holds(source) else "--reports", source]
+    # A page has the command, and a page is no place for a login.
+    words += (
+        ["--store", without_login(source) if "://" in source else source]
+        if pushed.holds(source)
+        else ["--reports", source]
+    )
     return shlex.join(words)

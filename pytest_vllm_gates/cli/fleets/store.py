@@ -37,7 +37,7 @@ def _action(
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=summary, description=summary)
     parser.add_argument("store", metavar="STORE", help=URL)
-    parser.add_argument("kind", choices=generations.KINDS, help="what it is")
+    parser.add_argument("kind", choices=generations.KINDS, help="the kind of what is shared")
     parser.add_argument(
         "--name", default=generations.MAIN, help=f"which of its kind (default {generations.MAIN})"
     )

@@ -71,8 +71,11 @@ class Form:
     def shard(self, name: str, plan_file: str | None = None, reports: str = REPORTS) -> str:
         """Return the command that runs a shard. Its name may be a variable, and is not quoted."""
         plan = shlex.quote(plan_file or self.plan_file)
-        store = f" --store {shlex.quote(self.store)}" if self.store else ""
-        return f"vllm-gates shard {plan} {name} --reports {reports}{store}"
+        return f"vllm-gates shard {plan} {name} {shlex.join(self.report_options(reports))}"
+
+    def report_options(self, reports: str = REPORTS) -> list[str]:
+        """Return the options that say where a shard's report goes."""
+        return ["--reports", reports, *(["--store", self.store] if self.store else [])]
 
     def merge(
         self, plan_file: str | None = None, reports: str = REPORTS, report: str = MERGED

@@ -64,7 +64,6 @@ NAME = "fleet_ray.py"
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
     """Return the program."""
     gpus = {shard.name: shard.needs.gpus for shard in plan.shards}
-    more = ["--reports", forms.REPORTS, *(["--store", form.store] if form.store else [])]
     merge = [
         "merge",
         form.store or forms.REPORTS,
@@ -77,7 +76,7 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         name=NAME,
         gpus=json.dumps(gpus, indent=4),
         shard=["shard", form.plan_file],
-        more=more,
+        more=form.report_options(),
         merge=merge,
         cpus=form.cpus,
     )

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.fleet.engines import form as forms
-
 if TYPE_CHECKING:
     from pytest_vllm_gates.fleet.engines.form import Form
     from pytest_vllm_gates.fleet.shards import FleetPlan
@@ -45,6 +43,6 @@ def files(plan: FleetPlan, form: Form) -> dict[str, str]:
         merge=form.merge(),
         names=json.dumps([shard.name for shard in plan.shards], indent=4),
         plan=json.dumps(form.plan_file),
-        more=["--reports", forms.REPORTS, *(["--store", form.store] if form.store else [])],
+        more=form.report_options(),
     )
     return {NAME: text}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fleet.made_fleets import verdict
 from gates_store import team_stores
+from servers.putting import PuttingServer
 
 from pytest_vllm_gates.bisection import gates_run
 from pytest_vllm_gates.cli.main import main
@@ -55,7 +56,10 @@ def test_push_list_and_pull(project: Path, capsys: Captured) -> None:
         (["pull", "team", "golden", "golden"], "golden is there already"),
         (["pull", "team", "golden", "back", "--number", "9"], "has no generation 9"),
         (["push", "team", "golden", "nowhere"], "nowhere: no such file or folder"),
-        (["push", "team", "golden", "golden", "--name", "a b"], "'a b' is no name in a store"),
+        (
+            ["push", "team", "golden", "golden", "--name", "a b"],
+            "'a b' cannot be a name",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_told(
@@ -96,3 +100,14 @@ def test_shards_push_and_the_merge_pulls(
     page = (project / "out" / "fleet.md").read_text()
     target = page.partition("| gemma | [PASS](")[2].partition(")")[0]
     assert (project / "out" / target).read_text() == "<html></html>"
+
+
+def test_a_login_does_not_get_into_a_page(project: Path, capsys: Captured) -> None:
+    main(["matrix", "--families", "qwen3.5", "--gates", "boot"])
+    with PuttingServer() as server:
+        store = server.url.replace("http://", "http://me:s3cr3t-word@")
+        assert main(["merge", store, "--report", "out"]) == 6
+    for path in (project / "out").iterdir():
+        assert path.is_dir() or "s3cr3t-word" not in path.read_text()
+    assert f"--store {server.url}" in (project / "out" / "fleet.md").read_text()
+    assert "s3cr3t-word" not in capsys.readouterr().out
