@@ -27,6 +27,11 @@ def push(store: str, plan: FleetPlan, shard: Shard, folder: Path) -> str:
     return f"{shelf}, generation {record.number}"
 
 
+def name_of(plan: FleetPlan, shard: Shard) -> str:
+    """Return the name of a shard's reports in a store."""
+    return f"{plan.digest[:DIGEST_CHARACTERS]}/{shard.name}"
+
+
 def pull(store: str, plan: FleetPlan, beside: Path | None) -> Path:
     """Return a folder with every report of this plan's shards, a folder each.
 
@@ -57,4 +62,4 @@ def holds(source: str) -> bool:
 
 
 def _shelf(objects: Objects, plan: FleetPlan, shard: Shard) -> Shelf:
-    return Shelf(objects, VERDICTS, f"{plan.digest[:DIGEST_CHARACTERS]}/{shard.name}")
+    return Shelf(objects, VERDICTS, name_of(plan, shard))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
+import sqlite3
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+DATABASE = b"SQLite format 3\0"
+"""How the file of a history begins: https://www.sqlite.org/fileformat.html#magic_header_string."""
 MODE = 0o644
 LEVEL = 6
 
@@ -33,7 +37,7 @@ def packed(source: Path) -> bytes:
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, path in _files(source):
             try:
-                data = bounded_read.data(path, UNPACKED_BYTES)
+                data = _content(path)
             except FileError as error:
                 raise UserError(f"{source}: {error}") from error
             left -= len(data)
@@ -53,6 +57,24 @@ def packed(source: Path) -> bytes:
             + bounded_read.too_large(len(archive), bounded_read.most(ARCHIVE_BYTES))
         )
     return archive
+
+
+def _content(path: Path) -> bytes:
+    """Return a file's bytes; of a database that is written meanwhile, those of one moment."""
+    data = bounded_read.data(path, UNPACKED_BYTES)
+    if not data.startswith(DATABASE):
+        return data
+    try:
+        with (
+            contextlib.closing(
+                sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+            ) as file,
+            contextlib.closing(sqlite3.connect(":memory:")) as copy,
+        ):
+            file.backup(copy)
+            return copy.serialize()
+    except sqlite3.Error as error:
+        raise UserError(f"{path}: a database that cannot be read: {error}") from error
 
 
 def _files(source: Path) -> Iterator[tuple[str, Path]]:

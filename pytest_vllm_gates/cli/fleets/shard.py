@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fleet import pushed, reports, shards
 from pytest_vllm_gates.fleet.engines.form import REPORTS
+from pytest_vllm_gates.gates_store.fetch import without_login
+from pytest_vllm_gates.gates_store.generations import VERDICTS
 from pytest_vllm_gates.report.progress import Progress
 
 SUMMARY = """run one shard of a plan that `vllm-gates matrix` wrote; 0 as soon as it has a verdict,
 whatever that is: `vllm-gates merge` has the answer"""
 NO_VERDICT = 3
 """pytest's own number for an internal error."""
+NOT_PUSHED = 2
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,9 +62,24 @@ def run(options: argparse.Namespace) -> int:
         folder = options.reports.absolute() / shard.name
         ended = _run(plan, shard, folder)
         if options.store and not ended:
-            print(f"{shard.name}: pushed to {pushed.push(options.store, plan, shard, folder)}")
+            ended = _push(options.store, plan, shard, folder)
         status = status or ended
     return status
+
+
+def _push(store: str, plan: shards.FleetPlan, shard: shards.Shard, folder: Path) -> int:
+    """Push a report; where that fails, say how it is pushed later, and go on."""
+    try:
+        print(f"{shard.name}: pushed to {pushed.push(store, plan, shard, folder)}")
+    except UserError as error:
+        print(
+            f"{shard.name}: not pushed: {error}\n"
+            f"its report is in {folder}; push it: vllm-gates store push {without_login(store)} "
+            f"{VERDICTS} {shlex.quote(str(folder))} --name {pushed.name_of(plan, shard)}",
+            file=sys.stderr,
+        )
+        return NOT_PUSHED
+    return 0
 
 
 def _run(plan: shards.FleetPlan, shard: shards.Shard, folder: Path) -> int:

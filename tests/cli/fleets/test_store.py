@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +78,7 @@ def test_what_cannot_be_done_is_told(
 def test_shards_push_and_the_merge_pulls(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    def ran(_: list[str], *, folder: Path, name: str, **__: Any) -> tuple[int, dict[str, Any]]:
-        document = verdict(shards.read(Path("fleet.json")).shard(name))
-        (folder / "verdict.json").write_text(json.dumps(document))
-        (folder / "report.html").write_text("<html></html>")
-        return 0, document
-
-    monkeypatch.setattr(gates_run, "run", ran)
+    monkeypatch.setattr(gates_run, "run", _write_verdict)
     with team_stores.s3(monkeypatch) as store:
         matrix = ["matrix", "--families", "qwen3.5,gemma", "--gates", "boot,stop"]
         assert main([*matrix, "--as", "loop", "--store", store]) == 0
@@ -100,6 +95,31 @@ def test_shards_push_and_the_merge_pulls(
     page = (project / "out" / "fleet.md").read_text()
     target = page.partition("| gemma | [PASS](")[2].partition(")")[0]
     assert (project / "out" / target).read_text() == "<html></html>"
+
+
+def test_a_shard_that_cannot_be_pushed_does_not_end_the_next(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(gates_run, "run", _write_verdict)
+    main(["matrix", "--families", "qwen3.5,gemma", "--gates", "boot"])
+    (project / "team").mkdir()
+    (project / "team" / "verdicts").write_text("no folder")
+    words = ["shard", "fleet.json", "0", "1", "--store", "team", "--reports", "kept here"]
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert told.count("not pushed: ") == 2
+    (project / "team" / "verdicts").unlink()
+    for line in told.splitlines():
+        if command := line.partition("push it: vllm-gates ")[2]:
+            assert main(shlex.split(command)) == 0
+    assert main(["merge", "team"]) == 0
+
+
+def _write_verdict(_: list[str], *, folder: Path, name: str, **__: Any) -> tuple[int, Any]:
+    document = verdict(shards.read(Path("fleet.json")).shard(name))
+    (folder / "verdict.json").write_text(json.dumps(document))
+    (folder / "report.html").write_text("<html></html>")
+    return 0, document
 
 
 def test_a_login_does_not_get_into_a_page(project: Path, capsys: Captured) -> None:
