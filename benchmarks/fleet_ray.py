@@ -6,8 +6,8 @@
 
 The workers are two nodes on this machine, each with half of its cores. First every family is
 judged in one run, one after the other, then the same plan is run by Ray; the verdicts have to be
-equal. Exits 1 where Ray takes more than 0.65 of the time, 2 where the verdicts differ. Two servers
-need about four cores and 8 GiB; with fewer the ratio says what this machine gains.
+equal. Exits 1 where Ray takes more than 0.65 of the time on four cores and more, 2 where the
+verdicts differ. With fewer cores two servers share what one has: the ratio says what is gained.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 GATES = "boot,chat_template,streaming"
 LIMIT = 0.65
 WORKERS = 2
+CORES = 4
+"""A boot uses two for much of its time."""
 STARTED_S = 120.0
 DIFFERENT = 2
 BIN = Path(sys.executable).parent
@@ -129,25 +131,28 @@ def main() -> int:
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         one_s, one = serial(folder, options.families, options.gates)
         ray_s, merged = fleet(folder, options.families, options.gates)
-    wanted = {
-        family["name"]: {gate["gate"]: gate["outcome"] for gate in family["gates"]}
-        for family in one["families"]
-    }
+    wanted = {family["name"]: _judged(family["gates"]) for family in one["families"]}
     found = {
-        cell["family"]: {gate: told["outcome"] for gate, told in cell["gates"].items()}
+        cell["family"]: _judged([{"gate": gate, **told} for gate, told in cell["gates"].items()])
         for cell in merged["cells"]
     }
+    cores = len(os.sched_getaffinity(0))
     print(
-        f"{len(wanted)} families, gates {options.gates}, {len(os.sched_getaffinity(0))} cores: "
+        f"{len(wanted)} families, gates {options.gates}, {cores} cores: "
         f"one after the other {one_s:.0f} s, Ray with {WORKERS} workers {ray_s:.0f} s: "
-        f"{ray_s / one_s:.2f} (at most {LIMIT})"
+        f"{ray_s / one_s:.2f} (at most {LIMIT} with {CORES} cores)"
     )
     if differ := sorted(name for name in wanted if wanted[name] != found.get(name)):
         for name in differ:
             print(f"{name}: {wanted[name]} in one run, {found.get(name)} on Ray")
         return DIFFERENT
     print("the verdicts are equal")
-    return int(ray_s > LIMIT * one_s)
+    return int(cores >= CORES and ray_s > LIMIT * one_s)
+
+
+def _judged(gates: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the outcomes by gate; of the gates that a family has not, only one run tells."""
+    return {gate["gate"]: gate["outcome"] for gate in gates if gate["outcome"] != "N/A"}
 
 
 if __name__ == "__main__":
