@@ -1,4 +1,4 @@
-"""Runs a function once, right after a named module was imported; costs nothing before that."""
+"""Runs functions once, right after a named module was imported; costs nothing before that."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,9 +9,9 @@ from types import ModuleType
 class _Hook:
     """A finder that only watches for one module and takes itself away once that was imported."""
 
-    def __init__(self, name: str, act: Callable[[ModuleType], None]) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.act = act
+        self.acts: list[Callable[[ModuleType], None]] = []
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -39,7 +39,8 @@ class _Hook:
             execute(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-                self.act(module)
+                for act in self.acts:
+                    act(module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
 
@@ -48,5 +49,12 @@ def after_import(name: str, act: Callable[[ModuleType], None]) -> None:
     """Call `act(module)` once the module `name` is imported; at once if it already is."""
     if name in sys.modules:
         act(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _Hook(name, act))
+        return
+    # One finder a module: each asks the others, and two of a name would ask each other for ever.
+    hook = next(
+        (each for each in sys.meta_path if isinstance(each, _Hook) and each.name == name), None
+    )
+    if hook is None:
+        hook = _Hook(name)
+        sys.meta_path.insert(0, hook)
+    hook.acts.append(act)
