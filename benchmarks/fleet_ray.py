@@ -32,7 +32,7 @@ GATES = "boot,chat_template,streaming"
 LIMIT = 0.65
 WORKERS = 2
 CORES = 4
-"""A boot uses two for much of its time."""
+"""Two for each server; the limit is for machines that have them."""
 STARTED_S = 120.0
 DIFFERENT = 2
 BIN = Path(sys.executable).parent

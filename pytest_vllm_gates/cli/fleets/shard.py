@@ -23,6 +23,7 @@ whatever that is: `vllm-gates merge` has the answer"""
 NO_VERDICT = 3
 """pytest's own number for an internal error."""
 NOT_PUSHED = 2
+"""As for every error of a command."""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
