@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pytest_vllm_gates.machine import cpu_flags
 
 if TYPE_CHECKING:
@@ -20,3 +22,15 @@ def test_a_machine_that_tells_none_has_none(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("Features\t: fp asimd\n")
     assert cpu_flags.flags(tmp_path / "cpuinfo") == frozenset()
     assert cpu_flags.flags(tmp_path / "nothing") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("of_cpu", "name"),
+    [
+        (("avx2", "avx512f"), "AMD EPYC"),
+        (("avx2",), "AMD EPYC without AVX512"),
+        ((), "AMD EPYC"),  # not told, or no x86
+    ],
+)
+def test_cpus_of_one_name_are_told_apart(of_cpu: tuple[str, ...], name: str) -> None:
+    assert cpu_flags.named("AMD EPYC", of_cpu) == name
