@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment, overlay
 from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 OVERLAY = lanes.SHIPPED / "cpu-overlay"
 
@@ -79,6 +83,62 @@ for tokens in (2, 1):
     else:
         print(tokens, "right" if torch.allclose(found.float(), wanted, atol=0.1) else "wrong")
 """
+# Two prompts of 70 and 130 tokens, five times: the kernel's own answers and states come first.
+DELTA_RULE = """
+import sys, types
+import torch
+from vllm import _custom_ops
+from vllm_gates_repairs import slow_bfloat16
+
+slow_bfloat16._is_slow = lambda torch: True
+kernel = getattr(_custom_ops.chunk_gated_delta_rule_cpu, "__wrapped__", None)
+kernel = kernel or _custom_ops.chunk_gated_delta_rule_cpu
+asked = []
+def counted(**given):
+    asked.append(1)
+    out, states = kernel(**given)
+    if sys.argv[1:] == ["wrong"]:
+        given["initial_state"] *= 2
+    return out, states
+module = types.SimpleNamespace(torch=torch, chunk_gated_delta_rule_cpu=counted)
+slow_bfloat16._replace_delta_rule(module)
+
+draw = torch.Generator().manual_seed(0)
+def drawn(*shape): return torch.randn(1, 200, *shape, generator=draw)
+given = {
+    "query": drawn(2, 128).bfloat16(), "key": drawn(2, 128).bfloat16(),
+    "value": drawn(4, 128).bfloat16(), "g": -drawn(4).abs(), "beta": drawn(4).sigmoid().bfloat16(),
+    "output_final_state": True, "cu_seqlens": torch.tensor([0, 70, 200], dtype=torch.int32),
+    "head_first": False, "use_qk_l2norm_in_kernel": True,
+    "initial_state_indices": torch.tensor([3, 1], dtype=torch.int32),
+}
+before = torch.randn(4, 4, 128, 128, generator=draw) / 10
+for call in range(5):
+    states = before.clone()
+    out, _ = module.chunk_gated_delta_rule_cpu(**given, initial_state=states)
+    if not call:
+        wanted, after = out, states
+    near = all(
+        slow_bfloat16._close(one, other) for one, other in ((out, wanted), (states, after))
+    )
+    print("kernel" if len(asked) == call + 1 else "transformers", "right" if near else "wrong")
+"""
+PRODUCTS = """
+import torch
+import vllm.model_executor.layers.utils
+functional = torch.nn.functional
+draw = torch.Generator().manual_seed(0)
+x, weight, bias = (torch.randn(*shape, generator=draw) for shape in ((7, 64), (32, 64), (32,)))
+for kind in (torch.bfloat16, torch.float32):
+    found = functional.linear(x.to(kind), weight.to(kind), bias.to(kind))
+    wanted = torch.addmm(bias, x.to(kind).float(), weight.to(kind).float().t())
+    near = torch.allclose(found.float(), wanted, rtol=0.01, atol=0.1)
+    print(found.dtype, "right" if near else "wrong")
+x, weight = (torch.randn(*shape, generator=draw).bfloat16() for shape in ((1, 8, 9), (8, 1, 4)))
+print(tuple(functional.conv1d(x, weight, None, padding=0, groups=8).shape))
+slow = not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+print(slow == hasattr(functional.linear, "__wrapped__"))
+"""
 # What the model runner does, with a generator that is not moved by offsets.
 SEEDED = """
 import sys, types
@@ -109,13 +169,13 @@ class GPUModelRunner:
 
 
 def run(
-    python: Path | str, code: str, *path: Path, check: bool = True
+    python: Path | str, code: str, *path: Path, check: bool = True, argv: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Run `code` with these folders first on the import path."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONWARNINGS": ""}
     env |= {"VLLM_LOGGING_LEVEL": "ERROR", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(
-        [str(python), "-c", code],
+        [str(python), "-c", code, *argv],
         env=env,
         check=check,
         capture_output=True,
@@ -155,6 +215,11 @@ def test_every_repair_is_listed_with_its_summary() -> None:
         (
             "sigmoid_routing",
             "Lets mixtures of experts with sigmoid routing and no groups serve on the CPU.",
+        ),
+        (
+            "slow_bfloat16",
+            "Multiplies bfloat16 matrices in float32 on processors that have no instructions for "
+            "bfloat16.",
         ),
         (
             "torchvision_operators",
@@ -330,6 +395,24 @@ def test_real_convolutions_take_one_token_with_the_overlay(
         "2 right",
         "1 causal_conv1d_fwd_cpu: expect x to be transposed.",
     ]
+
+
+@pytest.mark.real
+def test_real_bfloat16_products_keep_their_values_and_type(python: Path) -> None:
+    assert run(python, PRODUCTS, OVERLAY).stdout.splitlines() == [
+        "torch.bfloat16 right",
+        "torch.float32 right",
+        "(1, 8, 6)",
+        "True",
+    ]
+
+
+@pytest.mark.real
+def test_real_delta_rule_goes_on_in_transformers_only_where_both_agree(python: Path) -> None:
+    lines = run(python, DELTA_RULE, OVERLAY).stdout.splitlines()
+    assert lines == ["kernel right"] * 3 + ["transformers right"] * 2
+    wrong = run(python, DELTA_RULE, OVERLAY, argv=["wrong"]).stdout.splitlines()
+    assert wrong == ["kernel right"] * 5  # the same as itself: the gates see what it does
 
 
 def test_one_module_is_watched_for_two_repairs(tmp_path: Path) -> None:

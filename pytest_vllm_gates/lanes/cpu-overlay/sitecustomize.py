@@ -17,6 +17,7 @@ from vllm_gates_repairs import (
     rotary_embedding,
     seeded_prompts,
     sigmoid_routing,
+    slow_bfloat16,
     torchvision_operators,
 )
 
@@ -43,6 +44,7 @@ for repair in (
     seeded_prompts,
     sigmoid_routing,
     base_beside_adapters,
+    slow_bfloat16,
 ):
     if repair.__name__.rpartition(".")[2] not in left_out:
         repair.arm()
