@@ -13,6 +13,7 @@ from importlib.machinery import PathFinder
 
 from vllm_gates_repairs import (
     base_beside_adapters,
+    one_process,
     one_token_prompts,
     rotary_embedding,
     seeded_prompts,
@@ -40,6 +41,7 @@ left_out = os.environ.get("VLLM_GATES_WITHOUT_REPAIRS", "").split(",")
 for repair in (
     torchvision_operators,
     rotary_embedding,
+    one_process,
     one_token_prompts,
     seeded_prompts,
     sigmoid_routing,
