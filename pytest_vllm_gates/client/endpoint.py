@@ -35,6 +35,8 @@ class Endpoint:
     """How the server's certificate is checked: as usual, not at all, or with these authorities."""
     key_hint: str = field(default="", repr=False, compare=False)
     """What to look at where the key is refused; '' where it is not a lane's own."""
+    tape_part: str = field(default="", repr=False, compare=False)
+    """The part of the tape it is kept under; empty for the present one."""
 
     @property
     def root_url(self) -> str:

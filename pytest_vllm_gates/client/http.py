@@ -48,6 +48,7 @@ def transport(endpoint: Endpoint, *, to_the_end: bool = False) -> Recorder:
     return Recorder(
         verify=endpoint.verify if encrypted(endpoint) else None,
         tape=endpoint.tape,
+        tape_part=endpoint.tape_part,
         root=root,
         bounds=endpoint.bounds,
         strikes=endpoint.strikes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
@@ -51,7 +51,12 @@ class Tape:
         self._bytes: dict[str, int] = {}
         self._part = ""
         self.count = 0
-        """How many sends were kept, the boot's left out, those that were dropped later included."""
+        """How many sends were kept, the boot's left out, those that were dropped later included.
+
+        Those that were kept under a part of their own are counted in `ahead`.
+        """
+        self.ahead = Counter[str]()
+        """How many sends were kept under a part that was named, by part."""
         self.lost: dict[str, int] = {}
         """How many sends of a part are no longer here."""
 
@@ -70,11 +75,14 @@ class Tape:
         finally:
             self.turn_to(before)
 
-    def keep(self, sent: Sent) -> None:
-        """Keep a send under the present part."""
+    def keep(self, sent: Sent, part_name: str = "") -> None:
+        """Keep a send under the part that is named, else under the present one."""
         with self._lock:
-            name = self._part
-            self.count += name != BOOT
+            name = part_name or self._part
+            if part_name:
+                self.ahead[part_name] += 1
+            else:
+                self.count += name != BOOT
             # The part in use is last.
             part = self._parts[name] = self._parts.pop(name, deque())
             part.append(sent)
@@ -122,12 +130,15 @@ class Recorder(httpx.HTTPTransport):
         *,
         verify: bool | str | None,
         tape: Tape | None = None,
+        tape_part: str = "",
         root: str = "",
         bounds: Bounds = DEFAULT,
         strikes: Strikes | None = None,
         to_the_end: bool = False,
     ) -> None:
-        """Keep it on `tape`; `root` is the path of the server's root, which is left out.
+        """Keep it on `tape`, under `tape_part` where one is named.
+
+        `root` is the path of the server's root, which is left out.
 
         `verify` is that of `network.tls`; None without TLS, for loading certificates is slow.
         `strikes` are the server's, whichever transport it is reached by. A response whose client
@@ -140,6 +151,7 @@ class Recorder(httpx.HTTPTransport):
         self._strikes = strikes or Strikes()
         self.to_the_end = to_the_end
         self._tape = tape
+        self._tape_part = tape_part
         self._root = root.rstrip("/")
         self._lock = threading.Lock()
         self._recordings: dict[str, Recording] = {}
@@ -226,7 +238,8 @@ class Recorder(httpx.HTTPTransport):
                 response_headers=redacted_headers(response.headers) if response else {},
                 pieces=pieces,
                 error=error,
-            )
+            ),
+            self._tape_part,
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.chat import Chat
@@ -24,9 +25,10 @@ SHORT_OF_A_CALL = (6, 4, 3)
 class Pieces:
     """The answer to a request, and the answers when any piece of it is a stop string."""
 
-    def __init__(self, chat: Chat, body: Mapping[str, Any]) -> None:
-        """Send the request without a stop."""
+    def __init__(self, chat: Chat, body: Mapping[str, Any], at_a_time: int = 1) -> None:
+        """Send the request without a stop; `at_a_time` requests with stops will be under way."""
         self._chat = chat
+        self._at_a_time = at_a_time
         self._body = dict(body)
         self.plain = chat.ask(self._body)
 
@@ -35,8 +37,9 @@ class Pieces:
         body = {**self._body, "stop": stop}
         return self._chat.ask(body), body
 
-    def explore(self, check: Callable[[list[str]], None]) -> None:
-        """Call `check` with lists of one to three pieces of the answer, the same in every run."""
+    def stops(self) -> list[list[str]]:
+        """Return lists of one to three pieces of the answer, the same in every run."""
+        drawn: list[list[str]] = []
         texts = [text for text in (self.plain.reasoning, self.plain.content) if text.strip()]
 
         @st.composite
@@ -60,9 +63,17 @@ class Pieces:
         )
         @given(several)
         def run(stop: list[str]) -> None:
-            check(stop)
+            drawn.append(stop)
 
         run()
+        return drawn
+
+    def ask_all(self) -> list[tuple[list[str], Answer, dict[str, Any]]]:
+        """Return every stop of `stops` with its answer and request, in order."""
+        drawn = self.stops()
+        with ThreadPoolExecutor(self._at_a_time) as pool:
+            asked = list(pool.map(self.ask, drawn))
+        return [(stop, *answered) for stop, answered in zip(drawn, asked, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,9 @@ class LimitedAnswer:
     """The lower limit, where the request has two."""
 
 
-def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
+def limits(
+    chat: Chat, body: Mapping[str, Any], plain: Answer, at_a_time: int = 1
+) -> list[LimitedAnswer]:
     """Send the request with limits below, at and above the length of the answer without one."""
     if plain.usage is None:
         return []
@@ -97,17 +110,19 @@ def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAn
     if plain.reasoning.strip() and plain.has_text:
         thought = len(plain.reasoning) / (len(plain.reasoning) + len(plain.content))
         limit_by_kind["in the thinking"] = max(1, round(thought * length / 2))
-    return _limited(chat, body, plain, limit_by_kind)
+    return _limited(chat, body, plain, limit_by_kind, at_a_time)
 
 
-def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
+def limits_in_a_call(
+    chat: Chat, body: Mapping[str, Any], plain: Answer, at_a_time: int = 1
+) -> list[LimitedAnswer]:
     """Send the request with limits that cut its call short; `plain` holds the whole call."""
     if plain.usage is None or not plain.tool_calls:
         return []
     length = plain.usage.completion_tokens
     short = [tokens for tokens in SHORT_OF_A_CALL if tokens < length]
     limit_by_kind = {f"{tokens} before a call's end": length - tokens for tokens in short}
-    return _limited(chat, body, plain, limit_by_kind)
+    return _limited(chat, body, plain, limit_by_kind, at_a_time)
 
 
 BOTH = 2
@@ -142,20 +157,32 @@ def limits_by_name(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[L
 
 
 def _limited(
-    chat: Chat, body: Mapping[str, Any], plain: Answer, limit_by_kind: Mapping[str, int]
+    chat: Chat,
+    body: Mapping[str, Any],
+    plain: Answer,
+    limit_by_kind: Mapping[str, int],
+    at_a_time: int,
 ) -> list[LimitedAnswer]:
     length = plain.usage.completion_tokens if plain.usage else 0
-    streamed = chat.stream(body)
-    answers = []
-    for kind, limit in limit_by_kind.items():
-        due = "length" if limit < length else plain.finish_reason or "stop"
-        request = {**body, "max_tokens": limit}
-        for mode, ask, unlimited in (
-            ("whole", chat.ask, plain),
-            ("streamed", chat.stream, streamed),
-        ):
-            name = f"max_tokens {limit} of {length} ({kind}), {mode}"
-            answers.append(
-                LimitedAnswer(name, kind, mode, request, limit, due, ask(request), unlimited)
+    requests = {kind: {**body, "max_tokens": limit} for kind, limit in limit_by_kind.items()}
+    with ThreadPoolExecutor(at_a_time) as pool:
+        streamed = pool.submit(chat.stream, body)
+        asked = {
+            (kind, mode): pool.submit(ask, request)
+            for kind, request in requests.items()
+            for mode, ask in (("whole", chat.ask), ("streamed", chat.stream))
+        }
+        unlimited = {"whole": plain, "streamed": streamed.result()}
+        return [
+            LimitedAnswer(
+                name=f"max_tokens {limit_by_kind[kind]} of {length} ({kind}), {mode}",
+                kind=kind,
+                mode=mode,
+                request=requests[kind],
+                max_tokens=limit_by_kind[kind],
+                due="length" if limit_by_kind[kind] < length else plain.finish_reason or "stop",
+                answer=answer.result(),
+                plain=unlimited[mode],
             )
-    return answers
+            for (kind, mode), answer in asked.items()
+        ]

@@ -73,17 +73,13 @@ def test_any_piece_of_the_answer_stops_it(
         raise Inconclusive("the answer without a stop is empty: there is nothing to stop at")
     cases: list[Case] = []
     findings: list[Finding] = []
-
-    def check(stop: list[str]) -> None:
-        answer, request = stop_pieces.ask(stop)
+    for stop, answer, request in stop_pieces.ask_all():
         traits = {"case": "a tag holds it"} if stops.in_a_tag(stop, family) else {}
         case = Case(f"stop {stop!r}", {"stop": "any", **traits}, request)
         cases.append(case)
         findings.extend(
             Finding(case, fault) for fault in stops.cut_at_first(stop, answer, stop_pieces.plain)
         )
-
-    stop_pieces.explore(check)
     evidence["stops"] = [case.name for case in cases]
     checking(findings, cases, "The answer does not end where a stop string first occurs")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,18 +43,40 @@ class Measured:
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], Any] = {}
+        self._begun: dict[tuple[str, str], Future[Any]] = {}
 
     def once(self, family: str, what: str, measure: Callable[[], MeasuredT]) -> MeasuredT:
-        """Return what was measured under this name; call `measure` if nothing was yet."""
+        """Return what was measured under this name; call `measure` if nothing was yet.
+
+        What was begun is waited for, and raises what it raised.
+        """
         key = (family, what)
         if key not in self._values:
-            self._values[key] = measure()
+            begun = self._begun.pop(key, None)
+            self._values[key] = begun.result() if begun else measure()
         value: MeasuredT = self._values[key]
         return value
+
+    def has(self, family: str, what: str) -> bool:
+        """Return whether it was measured or begun."""
+        return (family, what) in self._values or (family, what) in self._begun
+
+    def begin(self, family: str, what: str, measure: Callable[[], object]) -> None:
+        """Call `measure` in a thread of its own, for `once` to return what it returned."""
+        future = self._begun[family, what] = Future[Any]()
+
+        def run() -> None:
+            try:
+                future.set_result(measure())
+            except BaseException as error:  # noqa: BLE001 - raised where it is asked for
+                future.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
 
     def clear(self) -> None:
         """Have everything measured anew."""
         self._values.clear()
+        self._begun.clear()
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from servers import running
@@ -36,14 +37,8 @@ def chat(server: ScriptedModel, qwen: Family) -> Iterator[Chat]:
     chat.client.close()
 
 
-def explored(pieces: Pieces) -> list[list[str]]:
-    stops_drawn: list[list[str]] = []
-    pieces.explore(stops_drawn.append)
-    return stops_drawn
-
-
 def test_stops_are_pieces_of_the_answer(chat: Chat) -> None:
-    stops_drawn = explored(Pieces(chat, BODY))
+    stops_drawn = Pieces(chat, BODY).stops()
     assert 0 < len(stops_drawn) <= STOPS
     for stop in stops_drawn:
         assert 1 <= len(stop) == len(set(stop)) <= 3
@@ -54,11 +49,11 @@ def test_stops_are_pieces_of_the_answer(chat: Chat) -> None:
 
 
 def test_the_same_stops_come_every_time(chat: Chat) -> None:
-    assert explored(Pieces(chat, BODY)) == explored(Pieces(chat, BODY))
+    assert Pieces(chat, BODY).stops() == Pieces(chat, BODY).stops()
 
 
 def test_stops_come_from_both_fields_and_several_at_once(chat: Chat) -> None:
-    stops_drawn = explored(Pieces(chat, BODY))
+    stops_drawn = Pieces(chat, BODY).stops()
     assert any(text in REASONING for stop in stops_drawn for text in stop)
     assert any(text in CONTENT for stop in stops_drawn for text in stop)
     assert any(len(stop) > 1 for stop in stops_drawn)
@@ -74,12 +69,23 @@ def test_a_stop_is_sent_with_the_request(chat: Chat, server: ScriptedModel) -> N
     assert stops.cut_at_first(["wide"], stopped, pieces.plain) == []
 
 
-def test_an_error_of_the_check_is_raised(chat: Chat) -> None:
-    def refuse(_: list[str]) -> None:
-        raise AssertionError("as told")
+def test_stops_are_asked_in_company_and_answered_in_order(qwen: Family) -> None:
+    company = threading.Barrier(2, timeout=10)
 
-    with pytest.raises(AssertionError, match="as told"):
-        Pieces(chat, BODY).explore(refuse)
+    def in_pairs(body: dict[str, Any]) -> Generation:
+        if "stop" in body:
+            company.wait()
+        return Generation(CONTENT)
+
+    with running(ScriptedModel(in_pairs)) as server:
+        chat = Chat(server.endpoint, qwen)
+        pieces = Pieces(chat, BODY, at_a_time=2)
+        asked = pieces.ask_all()
+        chat.client.close()
+    assert [stop for stop, _, _ in asked] == pieces.stops()
+    for stop, answer, request in asked:
+        assert request == {**BODY, "stop": stop}
+        assert answer.stop_reason in stop
 
 
 def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:

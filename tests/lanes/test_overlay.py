@@ -204,6 +204,10 @@ def test_every_repair_is_listed_with_its_summary() -> None:
             "Keeps LoRA adapters out of the answers of their base model on vLLM's CPU backend.",
         ),
         (
+            "one_process",
+            "Keeps the one rank of a server on the CPU in the engine's process, as on a GPU.",
+        ),
+        (
             "one_token_prompts",
             "Lets a Gated DeltaNet model read a prompt of one token on vLLM's CPU backend.",
         ),

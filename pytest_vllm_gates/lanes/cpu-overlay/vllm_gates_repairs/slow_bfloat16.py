@@ -50,18 +50,18 @@ def _replace_products(module: ModuleType) -> None:
 
 def _in_float32(torch: Any, product: Callable[..., Any]) -> Callable[..., Any]:
     """Return the product computed in float32 for what is bfloat16 on the CPU."""
+    # vLLM's parameters answer each question for their type in Python: a tenth of a step.
+    as_tensors = torch._C.DisableTorchFunctionSubclass  # noqa: SLF001 - has no public name
 
     @wraps(product)
     def multiply(x: Any, weight: Any, bias: Any = None, *args: Any, **more: Any) -> Any:
-        if (
-            torch.compiler.is_compiling()
-            or x.dtype != torch.bfloat16
-            or weight.dtype != torch.bfloat16
-            or x.device.type != "cpu"
-        ):
+        if torch.compiler.is_compiling():
             return product(x, weight, bias, *args, **more)
-        bias = None if bias is None else bias.float()
-        return product(x.float(), weight.float(), bias, *args, **more).bfloat16()
+        with as_tensors():
+            if x.dtype == weight.dtype == torch.bfloat16 and x.device.type == "cpu":
+                bias = None if bias is None else bias.float()
+                return product(x.float(), weight.float(), bias, *args, **more).bfloat16()
+            return product(x, weight, bias, *args, **more)
 
     return multiply
 
