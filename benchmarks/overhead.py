@@ -21,6 +21,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
@@ -28,6 +29,9 @@ from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.server.launch import LaunchPlan, Server
 from pytest_vllm_gates.server.patience import BootLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MODEL = "qwen3.5"
 LANE = "cpu"
@@ -47,10 +51,17 @@ class Run:
     memory_mb: float
 
 
-def boot(model: str, folder: Path, *, renderer: bool = False) -> Server:
+def boot(
+    model: str,
+    folder: Path,
+    *,
+    renderer: bool = False,
+    environment_variables: Mapping[str, str] | None = None,
+) -> Server:
     """Boot a family's miniature on the CPU, without pytest; raises SystemExit with why not."""
     family = families.load(model, folder)
     lane = lanes.load(LANE, folder)
+    lane = lane.model_copy(update={"env": {**lane.env, **(environment_variables or {})}})
     ready = environment.prepare(lane, cache=files.default_cache(), progress=print)
     server = Server(
         LaunchPlan(
