@@ -36,6 +36,23 @@ def test_what_one_dialect_loses_is_told_with_its_request() -> None:
     assert finding.case.request == {"question": 1}
 
 
+def test_a_call_whose_arguments_came_in_no_event_can_be_told_from_others() -> None:
+    stream = STREAMS[0]
+    assert "delta" not in stream.finding_case.traits
+    kinds = [event.kind for event in stream.events]
+    assert "response.function_call_arguments.delta" in kinds
+    at_once = replace(
+        stream,
+        events=tuple(
+            event
+            for event in stream.events
+            if event.kind != "response.function_call_arguments.delta"
+        ),
+    )
+    assert at_once.finding_case.traits["delta"] == "none with arguments"
+    assert "delta" not in WHOLES[0].finding_case.traits
+
+
 def test_a_stream_that_is_not_its_whole_answer_is_told() -> None:
     other = {**MESSAGE, "content": [*MESSAGE["content"][:1], *MESSAGE["content"][2:]]}
     heard = dialogues(WHOLES[1], reply("messages", "stream", other))
