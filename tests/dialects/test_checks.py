@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from dialects.made import ANSWER, CONTENT, MESSAGE, RESPONSE, dialogues, events, reply
+from dialects.made import (
+    ANSWER,
+    CONTENT,
+    MESSAGE,
+    RESPONSE,
+    dialogues,
+    events,
+    reply,
+    response_events,
+)
 from pytest_vllm_gates.client.answer import Usage
 from pytest_vllm_gates.dialects import checks, identity
 
@@ -37,18 +46,13 @@ def test_what_one_dialect_loses_is_told_with_its_request() -> None:
 
 
 def test_a_call_whose_arguments_came_in_no_event_can_be_told_from_others() -> None:
-    stream = STREAMS[0]
-    assert "delta" not in stream.finding_case.traits
-    kinds = [event.kind for event in stream.events]
-    assert "response.function_call_arguments.delta" in kinds
-    at_once = replace(
-        stream,
-        events=tuple(
-            event
-            for event in stream.events
-            if event.kind != "response.function_call_arguments.delta"
-        ),
+    kind = "response.function_call_arguments.delta"
+    sent = response_events()
+    stream, at_once = (
+        reply("responses", "stream", RESPONSE, events=events(each))
+        for each in (sent, [event for event in sent if event["type"] != kind])
     )
+    assert "delta" not in stream.finding_case.traits
     assert at_once.finding_case.traits["delta"] == "none with arguments"
     assert "delta" not in WHOLES[0].finding_case.traits
 
