@@ -133,6 +133,19 @@ def test_requests_and_responses_are_on_the_tape(server: ScriptedModel, qwen: Fam
     assert first_send.headers["authorization"] == "[redacted]"
 
 
+def test_what_names_its_part_is_kept_and_counted_apart(server: ScriptedModel, qwen: Family) -> None:
+    tape = Tape()
+    endpoint = replace(server.endpoint, tape=tape)
+    apart = replace(endpoint, tape_part="a later test")
+    tape.turn_to("a test")
+    for each in (endpoint, apart, apart):
+        chat = Chat(each, qwen)
+        chat.ask(ASKED)
+        chat.client.close()
+    assert (tape.count, tape.ahead) == (1, {"a later test": 2})
+    assert (len(tape.of("a test")), len(tape.of("a later test"))) == (1, 2)
+
+
 def test_a_request_without_a_response_is_on_the_tape(qwen: Family) -> None:
     tape = Tape()
     chat = Chat(Endpoint("http://127.0.0.1:9/v1", "alias", tape=tape), qwen)
