@@ -45,7 +45,7 @@ OPENAPI = "/openapi.json"
 MISSING = (404, 405)
 """How a server without `/openapi.json` tells that it has no such route."""
 TOKENIZED = ("messages", "tools", "chat_template_kwargs")
-AT_A_TIME = 8
+AT_A_TIME = 16
 """How many cases are held at a time. What another batch may decide is told by `near_tie`."""
 
 
