@@ -31,7 +31,7 @@ from scipy import stats
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.endpoint import Endpoint
-from pytest_vllm_gates.client.recorder import Tape
+from pytest_vllm_gates.client.tape import Tape
 from pytest_vllm_gates.server import attach
 
 MODEL = "qwen3.5"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.client.recorder import Tape
+    from pytest_vllm_gates.client.tape import Tape
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from pytest_vllm_gates.catalog.matrix import Cell
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Exchange
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.client.recorder import HEADER, Tape
+from pytest_vllm_gates.client.recorder import HEADER
+from pytest_vllm_gates.client.tape import Tape
 from pytest_vllm_gates.conversations.walk import AT_A_TIME, CellClient
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction.values import REDACTED

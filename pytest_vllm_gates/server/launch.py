@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.client.recorder import Tape
+    from pytest_vllm_gates.client.tape import Tape
     from pytest_vllm_gates.server.failure import Explanation
 
     Explain = Callable[[Path, int | None], Explanation | None]

@@ -12,7 +12,7 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.checkpoints import prompt_files
 from pytest_vllm_gates.client import endpoint as endpoints
 from pytest_vllm_gates.client.bounds import Bounds
-from pytest_vllm_gates.client.recorder import BOOT
+from pytest_vllm_gates.client.tape import BOOT
 from pytest_vllm_gates.environment import environment as environments
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import parts as incidents_parts

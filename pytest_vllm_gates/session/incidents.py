@@ -10,7 +10,7 @@ from pytest_vllm_gates import __version__
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.limits import TOML_BYTES
 from pytest_vllm_gates.catalog import flags
-from pytest_vllm_gates.client.recorder import BOOT, WALK
+from pytest_vllm_gates.client.tape import BOOT, WALK
 from pytest_vllm_gates.incidents import same_server, types as incidents_types
 from pytest_vllm_gates.redaction.shown import redacted
 from pytest_vllm_gates.report.environment import machine_document

@@ -18,7 +18,7 @@ from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.catalog.waivers import of_lane
 from pytest_vllm_gates.checkpoints import named, resolve as checkpoints_resolve
 from pytest_vllm_gates.client import endpoint
-from pytest_vllm_gates.client.recorder import Tape
+from pytest_vllm_gates.client.tape import Tape
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
 from pytest_vllm_gates.features import catalog as feature_catalog

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.known_defects import KnownDefect
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.catalog.waivers import Waivers
-    from pytest_vllm_gates.client.recorder import Tape
+    from pytest_vllm_gates.client.tape import Tape
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.features.catalog import Combination
     from pytest_vllm_gates.incidents.read import IncidentFolder
@@ -62,7 +62,7 @@ class Measured:
         return (family, what) in self._values or (family, what) in self._begun
 
     def begin(self, family: str, what: str, measure: Callable[[], object]) -> None:
-        """Call `measure` in a thread of its own, for `once` to return what it returned."""
+        """Call `measure` in a thread of its own; `once` waits for it and returns its value."""
         future = self._begun[family, what] = Future[Any]()
 
         def run() -> None:

@@ -18,7 +18,8 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Recording
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.endpoint import Endpoint
-from pytest_vllm_gates.client.recorder import HEADER, Recorder, Tape
+from pytest_vllm_gates.client.recorder import HEADER, Recorder
+from pytest_vllm_gates.client.tape import Tape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

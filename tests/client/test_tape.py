@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_vllm_gates.client.exchange import Sent
-from pytest_vllm_gates.client.recorder import Tape
+from pytest_vllm_gates.client.tape import Tape
 
 
 def sent(name: str, size: int = 0) -> Sent:

@@ -15,7 +15,7 @@ from servers.scripted import Generation, ScriptedModel
 from pytest_vllm_gates.catalog.matrix import Cell, ConversationRule
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.exchange import Sent
-from pytest_vllm_gates.client.recorder import Tape
+from pytest_vllm_gates.client.tape import Tape
 from pytest_vllm_gates.conversations.walk import WIDE_TOKENS
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import read as incidents_read, write as incidents_write

@@ -50,7 +50,7 @@ def _replace_products(module: ModuleType) -> None:
 
 def _in_float32(torch: Any, product: Callable[..., Any]) -> Callable[..., Any]:
     """Return the product computed in float32 for what is bfloat16 on the CPU."""
-    # vLLM's parameters answer each question for their type in Python: a tenth of a step.
+    # vLLM's parameters answer each question for their type in Python: time lost in each step.
     as_tensors = torch._C.DisableTorchFunctionSubclass  # noqa: SLF001 - has no public name
 
     @wraps(product)
