@@ -1,4 +1,4 @@
-"""The flags of /proc/cpuinfo; none where the machine does not tell them."""
+"""The flags and the generation of /proc/cpuinfo; empty where the machine lists none."""
 
 from __future__ import annotations
 
@@ -11,26 +11,43 @@ from pytest_vllm_gates.machine import cpu_flags
 if TYPE_CHECKING:
     from pathlib import Path
 
+TWO_CPUS = (
+    "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n"
+    "flags\t\t: fpu avx2 avx512f\n\nprocessor\t: 1\ncpu family\t: 6\nflags\t\t: fpu\n"
+)
 
-def test_the_first_cpus_flags_are_read(tmp_path: Path) -> None:
+
+@pytest.fixture
+def cpuinfo(tmp_path: Path) -> Path:
     file = tmp_path / "cpuinfo"
-    file.write_text("model name\t: x\nflags\t\t: fpu avx2 avx512f\n\nflags\t\t: fpu\n")
-    assert cpu_flags.flags(file) == {"fpu", "avx2", "avx512f"}
+    file.write_text(TWO_CPUS)
+    return file
 
 
-def test_a_machine_that_tells_none_has_none(tmp_path: Path) -> None:
-    (tmp_path / "cpuinfo").write_text("Features\t: fp asimd\n")
-    assert cpu_flags.flags(tmp_path / "cpuinfo") == frozenset()
-    assert cpu_flags.flags(tmp_path / "nothing") == frozenset()
+def test_the_first_cpus_flags_are_read(cpuinfo: Path) -> None:
+    assert cpu_flags.flags(cpuinfo) == {"fpu", "avx2", "avx512f"}
+
+
+def test_the_first_cpus_generation_is_read(cpuinfo: Path) -> None:
+    assert cpu_flags.generation(cpuinfo) == "family 26 model 2"
+
+
+def test_machine_that_lists_neither_has_neither(tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd\n")
+    for file in (tmp_path / "cpuinfo", tmp_path / "nothing"):
+        assert cpu_flags.flags(file) == frozenset()
+        assert cpu_flags.generation(file) == ""
 
 
 @pytest.mark.parametrize(
-    ("of_cpu", "name"),
+    ("generation", "of_cpu", "name"),
     [
-        (("avx2", "avx512f"), "AMD EPYC"),
-        (("avx2",), "AMD EPYC without AVX512"),
-        ((), "AMD EPYC"),  # not told, or no x86
+        ("family 26 model 2", ("avx2", "avx512f"), "AMD EPYC family 26 model 2"),
+        ("family 25 model 1", ("avx2",), "AMD EPYC family 25 model 1 without AVX512"),
+        ("", (), "AMD EPYC"),  # not listed, or not an x86 CPU
     ],
 )
-def test_cpus_of_one_name_are_told_apart(of_cpu: tuple[str, ...], name: str) -> None:
-    assert cpu_flags.named("AMD EPYC", of_cpu) == name
+def test_cpus_of_one_name_differ_by_generation(
+    generation: str, of_cpu: tuple[str, ...], name: str
+) -> None:
+    assert cpu_flags.named("AMD EPYC", generation, of_cpu) == name
