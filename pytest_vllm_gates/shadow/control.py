@@ -1,8 +1,8 @@
-"""Answers controllers on a port of its own, so that no route of the API is taken.
+"""Answers controllers on a second port, so that the API keeps all of its routes.
 
 `GET /-/gates/verdict` has the document, `/-/gates/metrics` Prometheus' text, `/-/gates/health` 200.
-`/-/gates/page`, where it is asked for, shows the document live.
-For controllers that read the status alone, each question of `ANSWERS` is answered with 200 or 409,
+`/-/gates/page`, if the user enabled it, shows the document live.
+For controllers that read only the status, each question of `ANSWERS` is answered with 200 or 409,
 for GET and for POST.
 """
 
@@ -32,7 +32,7 @@ ANSWERS: Mapping[str, frozenset[str]] = {
     "/-/gates/is-rejected": frozenset((REJECT,)),
     "/-/gates/is-not-rejected": frozenset((PROMOTE, HOLD)),
 }
-"""Questions, with the answers that make them true."""
+"""Questions, each with the answers for which it is true."""
 NO = 409
 PAGE_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 

@@ -1,4 +1,4 @@
-"""The copies of requests on their way: limits of memory, and what became of each."""
+"""The copies of requests in progress: memory limits, and counts of what happened to each."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.headers import Header
 
 PIECE_BYTES = 128
-"""What a piece takes in memory beside its bytes."""
+"""Memory that a piece takes in addition to its bytes."""
 
 
-STATEFUL = "it needs what the stable server remembers"
-"""Why a request has no copy: the canary was not asked what it refers to."""
+STATEFUL = "it needs state that only the stable server has"
+"""Why a request has no copy: the canary never got the earlier request that it refers to."""
 
 
 @dataclass(frozen=True)
 class MirrorLimits:
-    """How much may be on its way and be kept."""
+    """How many copies may be in progress, and how many bytes are kept."""
 
     in_flight: int = 64
-    """Copies that the canary answers at the same time."""
+    """Copies that the canary answers concurrently."""
     waiting: int = 256
     """Copies that wait for their turn."""
     side_bytes: int = 4 * 2**20
-    """Kept of one side's answer; also the most that a mirrored request has."""
+    """The most that is kept of one side's answer; also the size limit of a mirrored request."""
     all_bytes: int = 256 * 2**20
-    """Kept of all requests and answers together."""
+    """The most that is kept of all requests and answers together."""
     canary_s: float = 120.0
     """How long the canary may take for an answer."""
 
 
 class CopyRoom:
-    """What is left of the memory for all copies."""
+    """The memory that is left for all copies."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
 
     def take(self, size: int) -> bool:
-        """Take so many bytes; false where there is not room for them."""
+        """Take so many bytes; false if there is not enough room."""
         if self.used + size > self.limit:
             return False
         self.used += size
         return True
 
     def give_back(self, size: int) -> None:
-        """Give bytes back."""
+        """Return bytes to the budget."""
         self.used -= size
 
 
@@ -67,7 +67,7 @@ class KeptAnswer:
         self.size = self.cut_bytes = 0
 
     def add(self, at_s: float, piece: bytes) -> bool:
-        """Keep a piece; false where there is not room for it, and nothing more is kept."""
+        """Keep a piece; false if there is not enough room, and then nothing more is kept."""
         size = len(piece) + PIECE_BYTES
         if self.cut_bytes or self.size + size > self._most or not self._room.take(size):
             self.cut_bytes += len(piece)
@@ -77,28 +77,28 @@ class KeptAnswer:
         return True
 
     def forget(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._room.give_back(self.size)
         self.pieces, self.size = [], 0
 
 
 @dataclass
 class RequestCopy:
-    """A request that is mirrored, with the stable server's answer once that has ended."""
+    """A request that is mirrored, with the stable server's answer once it has ended."""
 
     method: str
     path: str
-    """With its query, as the client sent it."""
+    """With its query string, as the client sent it."""
     headers: Sequence[Header]
-    """Those that the canary gets, its key left out."""
+    """The headers that the canary gets, without the client's key."""
     body: bytes
     stable: KeptAnswer
     answered: asyncio.Future[Sent | None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
-    """The stable server's side; None where its client hung up, and there is no pair."""
+    """The stable server's side; None if its client hung up, so that no pair exists."""
     pair: asyncio.Task[None] | None = None
-    """What asks the canary, and has the pair judged."""
+    """The task that sends the copy to the canary and has the pair judged."""
 
     def sent(
         self,
@@ -121,19 +121,19 @@ class RequestCopy:
         )
 
     def settle(self, sent: Sent | None) -> None:
-        """Say how the stable server's answer ended; the first word counts."""
+        """Record how the stable server's answer ended; only the first call counts."""
         if not self.answered.done():
             self.answered.set_result(sent)
 
 
 @dataclass
 class MirrorCounts:
-    """How many requests went which way."""
+    """How many requests were passed on, copied or left out."""
 
     passed: int = 0
     """Requests of clients that were passed on."""
     failed: int = 0
-    """Those of them that the stable server could not be asked."""
+    """Requests among them that could not be sent to the stable server."""
     mirrored: int = 0
     """Copies that were sent to the canary."""
     not_mirrored: Counter[str] = field(default_factory=Counter)

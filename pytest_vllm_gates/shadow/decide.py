@@ -1,8 +1,8 @@
-"""Decides from the pairs so far: PROMOTE, REJECT, or HOLD, which is to keep watching.
+"""Decides from the pairs so far: PROMOTE, REJECT, or HOLD, which means to keep watching.
 
 REJECT has a chance of at most `alpha` on a canary that is not worse, however often one looks: alpha
-is shared over all tests (union bound). PROMOTE asks that every bound is met, each at `alpha`; the
-chance of a PROMOTE for a canary that is worse by a margin is then at most `alpha` as well.
+is shared among all tests (union bound). PROMOTE requires that every bound is met, each at `alpha`;
+the chance of a PROMOTE for a canary that is worse by a margin is then at most `alpha` as well.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 PROMOTE, REJECT, HOLD = "PROMOTE", "REJECT", "HOLD"
 FEWEST_FAILURES = 2
-"""One broken answer alone rejects nothing, whatever its odds."""
+"""A single broken answer never rejects, whatever its odds."""
 ABSOLUTE, COMPARED = "absolute", "compared"
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a decision is to be sure of."""
+    """The certainty that a decision requires."""
 
     alpha: float = 1e-3
     """The chance of a false REJECT over all looks."""
@@ -42,20 +42,20 @@ class Question:
 
 @dataclass(frozen=True)
 class KindState:
-    """What is known of one kind."""
+    """The counts, evidence and bound of one kind."""
 
     name: str
     count: KindCount
     test: str
-    """Which test has the most evidence for what it needs: `absolute` or `compared`."""
+    """The test with the most evidence relative to what it needs: `absolute` or `compared`."""
     odds: float
     """The evidence that the canary is worse, as odds."""
     needed: float
-    """The odds from which on it is rejected."""
+    """The odds at which the canary is rejected."""
     upper: float
-    """The bound of how much higher the canary's rate of failures is."""
+    """The upper bound of how much higher the canary's failure rate is."""
     until_reject: int | None = None
-    """About how many more pairs would reject it at the rates so far."""
+    """About how many more pairs would reject it at the present rates."""
     until_promote: int | None = None
 
     @property
@@ -66,13 +66,13 @@ class KindState:
 
 @dataclass(frozen=True)
 class ShadowDecision:
-    """The answer to a question, with what it rests on."""
+    """The answer to a question, with the data that it rests on."""
 
     promotion: str
     reasons: tuple[str, ...]
     pairs: int
     more_pairs: int | None
-    """About how many more pairs a PROMOTE needs if all goes on as so far; None: it is not near."""
+    """About how many more pairs a PROMOTE needs at the present rates; None: it is not near."""
     kinds: tuple[KindState, ...] = ()
     figures: tuple[FigureState, ...] = ()
 
@@ -80,7 +80,7 @@ class ShadowDecision:
 def decide(
     tally: Tally, settings: ShadowSettings, question: Question, *, forecast: bool = False
 ) -> ShadowDecision:
-    """Return the decision at this moment; `forecast` also says how many more pairs it needs."""
+    """Return the decision at this moment; with `forecast`, also how many more pairs it needs."""
     kinds = tuple(
         kind_state(name, count, tally.pairs, settings, question, forecast=forecast)
         for name, count in tally.kinds.items()
@@ -119,7 +119,7 @@ def decide(
 
 
 Missing = tuple[int | None, str]
-"""What keeps a canary from PROMOTE, with the pairs it needs; None where no number would do."""
+"""The reason against PROMOTE, with the pairs it needs; None if no number suffices."""
 
 
 def _missing_pairs(pairs: int, question: Question) -> Iterator[Missing]:
@@ -159,7 +159,7 @@ def kind_state(
     *,
     forecast: bool = False,
 ) -> KindState:
-    """Return what is known of one kind after `pairs` pairs."""
+    """Return the state of one kind after `pairs` pairs."""
     canary, stable = count.canary_only, count.stable_only
     rate = settings.hard.get(name)
     tests = _tests(name, count, settings, question)
@@ -181,7 +181,7 @@ def kind_state(
 
 
 _upper = lru_cache(maxsize=1024)(sequential.upper_difference)
-"""Most kinds have the same counts: none."""
+"""Most kinds have the same counts, which are zero."""
 
 
 @lru_cache(maxsize=1024)
@@ -192,7 +192,7 @@ def _until_reject(
     rate: float | None,
     tests: tuple[tuple[str, float], ...],
 ) -> int | None:
-    """Return how many more pairs with failures as often as so far would reject it."""
+    """Return how many more pairs would reject it at the present failure rate."""
 
     def reached(trials: int) -> bool:
         times = trials / max(1, pairs)
@@ -208,7 +208,7 @@ def _until_reject(
 
 @lru_cache(maxsize=1024)
 def _until_promote(canary: int, stable: int, pairs: int, question: Question) -> int | None:
-    """Return how many more pairs with failures as often as so far would meet the bound."""
+    """Return how many more pairs would meet the bound at the present failure rate."""
 
     def reached(trials: int) -> bool:
         times = trials / max(1, pairs)
@@ -226,8 +226,8 @@ def _tests(
 ) -> dict[str, float]:
     """Return the tests of a kind, each with the odds it needs.
 
-    The rate of a hard kind stands for servers that never break it by themselves. Where the stable
-    server breaks it too, that is not so here, and only the comparison is left.
+    The rate of a hard kind is meant for servers that never break it by themselves. If the stable
+    server breaks it too, the rate does not apply, and only the comparison is left.
     """
     shares = settings.shares
     tests = {COMPARED: len(settings.kinds) / (question.alpha * shares.compared)}

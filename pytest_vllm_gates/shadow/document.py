@@ -1,4 +1,4 @@
-"""What a shadow knows, as one document in the format of `shadow.schema.json`."""
+"""The state of a shadow as one document in the format of `shadow.schema.json`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shadow_document(  # noqa: PLR0917
     run: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the document; `run` has the two URLs and the times."""
-    # A REJECT stands as it was; counting goes on.
+    # A REJECT is final; counting goes on.
     pairs = tally.pairs if decision.promotion == REJECT else decision.pairs
     return {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""Ends well on a signal."""
+"""Ends in order on a signal."""
 
 from __future__ import annotations
 

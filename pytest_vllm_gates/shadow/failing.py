@@ -1,4 +1,4 @@
-"""Keeps pairs that the canary alone fails as incidents, under the redaction that was chosen."""
+"""Keeps pairs that only the canary fails as incidents, under the chosen redaction."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FailingPairs:
         self.written: list[Path] = []
 
     def wants(self, judged: PairJudgement) -> bool:
-        """Return whether a pair is to be written; it counts as written from now on."""
+        """Return whether a pair is to be written; from then on it counts as written."""
         if self._kinds.total() >= self._most:
             return False
         kind = judged.canary_only[0]
@@ -74,7 +74,7 @@ class FailingPairs:
         return True
 
     def write(self, canary: Sent, judged: PairJudgement) -> None:
-        """Write the canary's side as an incident; a file that cannot be written is told once."""
+        """Write the canary's side as an incident; report only the first file that fails."""
         kinds = judged.canary_only
         model = str(body_of(canary).get("model") or UNKNOWN)
         sent = replace(canary, name=NAME)
@@ -119,9 +119,9 @@ class FailingPairs:
 
 
 def shadow_redactor(mode: str, url: str, secrets: Sequence[str | None], project: Path) -> Redactor:
-    """Return what redacts all that a shadow writes; `mode` is for prompts and answers.
+    """Return the redaction of all that a shadow writes; `mode` is for prompts and answers.
 
-    Markers of the families' templates are no part of a prompt: a sentence may name them.
+    Markers of the families' templates are not part of a prompt: a sentence may name them.
     """
     redactor = redaction_redactor.of_process(os.environ, [url])
     redactor.learn(*secrets)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.tally import Values
 
 LEAST_SHARE = 0.05
-"""A figure that fewer answers have holds no PROMOTE up."""
+"""A figure that fewer answers have does not delay PROMOTE."""
 
 
 @dataclass(frozen=True)
 class QuantileBounds:
-    """Between which values a quantile lies; None where nothing bounds it."""
+    """The values between which a quantile lies; None on a side without a bound."""
 
     lower: float | None
     value: float
@@ -29,7 +29,7 @@ class QuantileBounds:
 
 @dataclass(frozen=True)
 class FigureState:
-    """What is known of one quantile of a figure."""
+    """The bounds of one quantile of a figure."""
 
     name: str
     quantile: float
@@ -52,7 +52,7 @@ class FigureState:
 
     @property
     def rejected(self) -> bool:
-        """Whether the canary is worse by more than the ratio, or less where either is a fault."""
+        """Whether the canary is worse by more than the ratio, or lower if both count."""
         ratio, besides = self.settings.worse, self.settings.besides
         slower = _exceeds(self.canary.lower, self.stable.upper, ratio, besides)
         return slower or (
@@ -74,7 +74,7 @@ class FigureState:
         return within and (not self.settings.either or _within(stable.upper, canary.lower, ratio))
 
     def until_promote(self, pairs: int) -> int | None:
-        """Return about how many more of all pairs make it certain; None where none would."""
+        """Return about how many more pairs of all make it certain; None if no number does."""
         if not self._fine_at(math.inf):
             return None
         reached = sequential.trials_until(
@@ -86,7 +86,7 @@ class FigureState:
 
     @property
     def reason(self) -> str:
-        """What is known, in a sentence."""
+        """The values of both sides and the allowed ratio, in a sentence."""
         name = f"{self.name} p{self.quantile * 100:g}"
         besides = f", and {self.settings.besides:g} more" if self.settings.besides else ""
         return (
@@ -102,7 +102,7 @@ def figure_state(
     values: Values,
     levels: tuple[float, float],
 ) -> FigureState:
-    """Return what is known; `levels` are the chances of an error for REJECT and for PROMOTE."""
+    """Return the bounds; `levels` are the chances of an error for REJECT and for PROMOTE."""
     stable, canary = (
         bounds_of(side, quantile, levels[0] / 2) for side in (values.stable, values.canary)
     )
@@ -112,9 +112,9 @@ def figure_state(
 def bounds_of(
     values: Sequence[float], quantile: float, alpha: float, scale: float = 1.0
 ) -> QuantileBounds:
-    """Return the bounds of a quantile of sorted values, of which there is one at least.
+    """Return the bounds of a quantile of sorted values, at least one.
 
-    With `scale`, those of so many times as many values of the same distribution.
+    With `scale`, the bounds for so many times as many values of the same distribution.
     """
     count = len(values)
     value = values[min(count - 1, int(quantile * count))]

@@ -1,4 +1,4 @@
-"""Which headers and query parameters go on: a canary gets none that may hold a client's key."""
+"""Filters headers and query parameters: a canary gets none that may contain a client's key."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Header = tuple[str, str]
 
 
 def passed_on(raw: Iterable[tuple[bytes, bytes]], dropped: frozenset[str]) -> list[Header]:
-    """Return headers in their order and spelling, without those of one hop and `dropped`.
+    """Return headers in their order and spelling, without hop-by-hop headers and `dropped`.
 
-    `Connection` may name more headers of one hop.
+    `Connection` may name more hop-by-hop headers.
     """
     headers = [(name.decode("utf-8", "surrogateescape"),
                 value.decode("utf-8", "surrogateescape")) for name, value in raw]  # fmt: skip
@@ -40,13 +40,13 @@ def passed_on(raw: Iterable[tuple[bytes, bytes]], dropped: frozenset[str]) -> li
 def for_the_canary(
     headers: Iterable[Header], allowed: Sequence[str], key: str | None
 ) -> list[Header]:
-    """Return the headers of a copy: what is allowed, and the canary's own key."""
+    """Return the headers of a copy: the allowed ones, and the canary's own key."""
     kept = [(name, value) for name, value in headers if name.lower() in allowed]
     return [*kept, ("Authorization", f"Bearer {key}")] if key else kept
 
 
 def path_for_the_canary(path: str, allowed: Sequence[str]) -> str:
-    """Return a path with those parameters of its query that are allowed, spelled as they are."""
+    """Return a path with only the allowed parameters of its query, spelled as they are."""
     path, _, query = path.partition("?")
     kept = "&".join(part for part in query.split("&") if part.partition("=")[0] in allowed)
     return f"{path}?{kept}" if kept else path

@@ -1,4 +1,4 @@
-"""Judges a pair: which kinds of invariants each side's answer breaks, by the gates' own checks."""
+"""Judges a pair: which kinds of invariants each side's answer breaks, with the gates' checks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OK, BAD_REQUEST, TOO_MANY, SERVER_ERROR = 200, 400, 429, 500
 REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 FORCED = "required"
 BEYOND = 64
-"""Characters of two texts that are kept after they part, for the tokens that they part in."""
+"""Characters that are kept after two texts first differ, to find the token that differs."""
 LONGEST = 2**16
-"""Characters of two texts that part later are not kept."""
+"""Texts that first differ later than this are not kept."""
 SENTENCE = 300
 """Characters of a sentence that are kept."""
 
@@ -35,18 +35,18 @@ class PairJudge:
     """Judges pairs, all by the same settings."""
 
     def __init__(self, settings: ShadowSettings, markers: Callable[[str], Sequence[str]]) -> None:
-        """`markers` returns the markers that answers of a model, by its name, must not hold."""
+        """`markers` maps a model's name to the markers that its answers must not contain."""
         self._settings = settings
         self._markers = markers
 
     def judge(self, stable: Sent, canary: Sent) -> PairJudgement:
-        """Return what a pair shows."""
+        """Judge one pair."""
         try:
             request = syntax.json_value(stable.body)
         except syntax.BadSyntaxError:
             request = None
         if not isinstance(request, dict):
-            return PairJudgement(left_out="the request is no JSON object")
+            return PairJudgement(left_out="the request is not a JSON object")
         if stable.cut_bytes:
             return PairJudgement(left_out="the stable server's answer is too large to be kept")
         if BAD_REQUEST <= (stable.status or 0) < SERVER_ERROR:
@@ -65,7 +65,7 @@ class PairJudge:
             why = sent.error or f"status {sent.status}: {_text(sent)}"
             return SideJudgement({"unanswered": why[:SENTENCE]}), None
         if sent.status != OK:
-            # What the stable server could not answer may be refused.
+            # A request that the stable server could not answer may be refused.
             refused = stable is None or "unanswered" not in stable.broken
             why = f"status {sent.status}: {_text(sent)}"[:SENTENCE]
             return SideJudgement({"refused": why} if refused else {}), None
@@ -137,7 +137,7 @@ def _usage(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
             yield "the answer counts no tokens: usage is missing"
         return
     if (number(request.get("n")) or 1) > 1:
-        return  # its tokens are those of all choices
+        return  # the token count covers all choices
     used = answer.usage.completion_tokens
     if allowed and used > allowed:
         # `limit` would also fault an end at the model's context, which real requests reach.
@@ -154,7 +154,7 @@ def _stop(request: Mapping[str, Any]) -> list[str]:
 
 def _stops(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
     if answer.tool_calls or answer.reasoning:
-        return  # parsers put such texts together anew
+        return  # parsers rewrite such texts
     for stop in _stop(request):
         yield from stops.held_stop(answer, stop)
 
@@ -180,7 +180,7 @@ def _forced(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format(request: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return whether JSON is asked for, and by which schema."""
+    """Return whether the request requires JSON, and by which schema."""
     wanted = record(request.get("response_format")) or record(
         record(request.get("text")).get("format")
     )
@@ -216,7 +216,7 @@ def _nonsense(answer: Answer) -> Iterator[str]:
 def _compared(
     request: Mapping[str, Any], stable: Answer | None, canary: Answer | None
 ) -> tuple[bool | None, int | None, tuple[str, str, str] | None]:
-    """Return whether greedy answers are the same, where they part, in characters, and `parted`."""
+    """Return whether greedy answers are equal, the first differing character, and `parted`."""
     if request.get("temperature") != 0 or stable is None or canary is None:
         return None, None, None
     first, second = (f"{each.reasoning}\n{each.content}" for each in (stable, canary))

@@ -1,7 +1,7 @@
 """The process that judges pairs: a line with a pair on stdin, a line with its judgement on stdout.
 
-Apart from the proxy, so that reading JSON and schemas of strangers costs no client time, and so
-that a pair that takes too long can be given up.
+A process apart from the proxy: reading foreign JSON and schemas then does not delay clients, and
+a pair that takes too long can be abandoned.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pytest_vllm_gates.shadow.pair_lines import judgement_line, pair_of
 from pytest_vllm_gates.shadow.tally import PairJudgement
 
 NICENESS = 10
-"""Clients come first: the proxy that they wait for has the processor before this has it, and so has
-the process that asks the canary, which started this one."""
+"""Clients come first: the proxy gets the processor before this process does, and so does the
+process that sends the copies, which started this one."""
 
 
 def main(family: str | None, project: Path) -> int:
@@ -40,7 +40,7 @@ def main(family: str | None, project: Path) -> int:
             sys.stdout.buffer.write(judgement_line(judged))
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            # The proxy was killed. Python would try to write the rest when it ends.
+            # The proxy was killed. Without this, Python would flush stdout when it ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
     return 0

@@ -1,4 +1,4 @@
-"""Has pairs judged by a process of its own, within a time for each."""
+"""Has pairs judged in a separate process, with a time limit for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.exchange import Sent
 
 JUDGING_S = 20.0
-"""How long one pair may take; a schema of a stranger may have a pattern that never ends."""
+"""The time limit of one pair; a foreign schema may have a pattern that never ends."""
 STARTING_S = 120.0
 """The first pair waits for the imports."""
 ANSWER_BYTES = 4 * 2**20
@@ -24,7 +24,7 @@ PROGRAM = "pytest_vllm_gates.shadow.judge_program"
 
 
 class JudgeProcess:
-    """Judges one pair after the other; starts its process again where that ended."""
+    """Judges one pair after the other; restarts its process if it ended."""
 
     def __init__(self, family: str | None, project: Path) -> None:
         self._arguments = (family or "", str(project))
@@ -33,7 +33,7 @@ class JudgeProcess:
         self.restarts = 0
 
     async def judge(self, stable: Sent, canary: Sent) -> PairJudgement:
-        """Return what a pair shows; one that cannot be judged in time is left out."""
+        """Judge one pair; a pair that takes too long is left out."""
         async with self._turn:
             fresh = self._process is None
             process = self._process or await self._start()
@@ -48,7 +48,7 @@ class JudgeProcess:
                 await self._end()
                 return PairJudgement(left_out="the process that judges has ended")
             except asyncio.CancelledError:
-                # Its answer would be taken for the next pair's.
+                # A late answer would be taken for the next pair's.
                 await self._end()
                 raise
 
@@ -61,7 +61,7 @@ class JudgeProcess:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", PROGRAM, *self._arguments,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=ANSWER_BYTES,
-            # Ctrl-C is for the proxy, which drains first.
+            # Ctrl-C is meant for the proxy, which drains first.
             start_new_session=True,
         )  # fmt: skip
         return self._process

@@ -1,4 +1,4 @@
-"""Which markers no field of an answer may hold, by the model that answers."""
+"""The markers that no field of an answer may contain, by the model that answers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SPECIAL = ("<|", "<\uff5c")
-"""How special tokens begin that no text has by chance."""
+"""Beginnings of special tokens that no text has by chance."""
 
 
 def markers_of(family: str | None, model: str, project: Path) -> tuple[str, ...]:
-    """Return the markers of a family, or of the one that a model's name tells.
+    """Return the markers of a family, or of the family that a model's name indicates.
 
-    Where it tells none, the special tokens of all families whose spelling no text has by chance.
+    If the name indicates none, return all families' special tokens that no text has by chance.
     """
     if family:
         return families.load(family, project).markers

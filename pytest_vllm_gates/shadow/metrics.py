@@ -1,4 +1,4 @@
-"""A shadow's counts as metrics of Prometheus."""
+"""A shadow's counts as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ShadowCollector(Collector):
         for name, help_text, value in (
             ("pairs", "pairs that were judged", document["pairs"]),
             ("requests", "requests passed on to the stable server", traffic["passed"]),
-            ("requests_failed", "those that it could not be asked", traffic["failed"]),
+            ("requests_failed", "requests that could not be sent to it", traffic["failed"]),
             ("copies", "copies sent to the canary", traffic["mirrored"]),
         ):
             yield CounterMetricFamily(f"{PREFIX}_{name}", help_text, value=value)

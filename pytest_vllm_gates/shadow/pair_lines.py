@@ -10,7 +10,7 @@ from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.shadow.tally import PairJudgement, SideJudgement
 
 BYTES = "latin-1"
-"""Every byte is a character of it."""
+"""Maps every byte to a character."""
 
 
 def pair_line(stable: Sent, canary: Sent) -> bytes:

@@ -1,4 +1,4 @@
-"""What one shadow is to do."""
+"""The plan of one shadow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shadow:
-    """What one shadow is to do."""
+    """Everything that one shadow is configured with."""
 
     stable: str | None
     """URL without `/v1`; None with a trace whose recorded answers are compared."""
@@ -28,7 +28,7 @@ class Shadow:
     settings: ShadowSettings
     project: Path
     stable_key: str | None = field(default=None, repr=False)
-    """Used for a trace alone: clients bring their own."""
+    """Used only with a trace: clients bring their own."""
     canary_key: str | None = field(default=None, repr=False)
     listen: tuple[str, int] = ("127.0.0.1", 0)
     control: tuple[str, int] = ("127.0.0.1", 0)

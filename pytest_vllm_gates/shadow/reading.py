@@ -1,4 +1,4 @@
-"""Reads one side's answer: what it means, faults of its form, and its figures."""
+"""Reads one side's answer: its content, faults of its form, and its figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CARRYING = re.compile(
     rb'"(?:content|text|reasoning|reasoning_content|arguments|delta|thinking|partial_json|name)"'
     rb'\s*:\s*"[^"]'
 )
-"""A text that is not empty, by the names that the dialects' deltas give it."""
+"""A nonempty text under one of the names that the dialects' deltas give it."""
 
 
 @dataclass
@@ -44,10 +44,10 @@ class SideReading:
     """One side's answer."""
 
     answer: Answer | None = None
-    """What it means; None where that is not read."""
+    """The parsed answer; None if that dialect is not parsed."""
     framing: list[str] = field(default_factory=list)
     characters: list[str] = field(default_factory=list)
-    """Chunks with parts of characters."""
+    """Chunks with incomplete characters."""
     figures: dict[str, float] = field(default_factory=dict)
 
 
@@ -82,7 +82,7 @@ def _read_whole(found: SideReading, path: str, recording: Recording) -> None:
 
     body = json.loads(recording.body)
     if not isinstance(body, dict):
-        raise Malformed("the body is no JSON object")
+        raise Malformed("the body is not a JSON object")
     if path.endswith(CHAT):
         found.answer = chat.whole(openai_chat.ChatCompletion.construct(**body))
     elif path.endswith(COMPLETIONS):
@@ -148,7 +148,7 @@ def _completion(parts: Sequence[Mapping[str, Any]]) -> Answer:
 
 
 def _times(pieces: Sequence[tuple[float, bytes]], *, streamed: bool) -> Iterator[tuple[str, float]]:
-    """Yield the figures of time; none of a recorded answer, whose times are 0."""
+    """Yield the time figures; none for a recorded answer, whose times are 0."""
     if not pieces or not pieces[-1][0]:
         return
     if not streamed:
@@ -162,7 +162,7 @@ def _times(pieces: Sequence[tuple[float, bytes]], *, streamed: bool) -> Iterator
 
 
 def _carries(piece: bytes) -> bool:
-    """Return whether a piece of a stream has a part of an answer in it."""
+    """Return whether a piece of a stream contains a part of the answer."""
     return CARRYING.search(piece) is not None
 
 

@@ -28,7 +28,7 @@ JSON_BODY = ("Content-Type", "application/json")
 
 
 class RecordedTrace:
-    """Sends recorded requests, a few at a time, and has the canary asked the same."""
+    """Sends recorded requests, a few at a time, and the same requests to the canary."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -41,7 +41,7 @@ class RecordedTrace:
         room: CopyRoom,
         counts: MirrorCounts,
     ) -> None:
-        """`stable` is a server's URL without `/v1`; None: the recorded answers are its side."""
+        """`stable` is a server's URL without `/v1`; None: the recorded answers are that side."""
         self._sends = sends
         self._stable = stable
         self._key = key
@@ -87,12 +87,12 @@ class RecordedTrace:
             self._room.give_back(len(sent.body))
             return
         if self._stable is None:
-            # Its times are those of another machine and hour: without them no figure is compared.
+            # Its times are from another machine and time: without them no figure is compared.
             answer = ((0.0, sent.answer),) if sent.pieces else ()
             copy.settle(replace(sent, headers=dict(allowed), pieces=answer))
         else:
             copy.settle(await self._ask(session, copy))
-        # The next one waits for this one's canary: a trace has no arrivals of its own.
+        # The next one waits for this one's canary: the trace's arrival times are not replayed.
         await self._mirror.done(copy)
 
     async def _ask(self, session: aiohttp.ClientSession, copy: RequestCopy) -> Sent:

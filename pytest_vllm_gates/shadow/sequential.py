@@ -1,4 +1,4 @@
-"""Always-valid statistics: tests and bounds that hold however often somebody looks at them.
+"""Always-valid statistics: tests and bounds that stay valid however often somebody looks at them.
 
 Each test is an e-process: under its null hypothesis a nonnegative supermartingale that begins at 1.
 By Ville's inequality (J. Ville, 1939) the chance that it ever reaches 1/alpha is at most alpha, so
@@ -36,9 +36,9 @@ SPAN = 16.0
 STEPS = 24
 """Halvings of the range in which a bound of a rate is searched."""
 MOST_TRIALS = 10**9
-"""More trials than any forecast is made for."""
+"""No forecast goes beyond so many trials."""
 BETS = tuple(float(bet) for bet in np.geomspace(0.002, 0.98, 24))
-"""The share of its wealth that each bettor of `log_below` stakes, every time."""
+"""The share of its wealth that each bettor of `log_below` stakes every time."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class RateMixture:
 
 
 EVEN = RateMixture(1.0, 1.0)
-"""Every rate alike."""
+"""All rates weigh about the same."""
 BY_ORDERS = RateMixture(0.01, 1.0)
-"""Nearly every order of magnitude alike: for rates of which only the order is in question."""
+"""All orders of magnitude weigh about the same: for rates known only by their order."""
 
 
 def log_excess(events: int, trials: int, rate: float, mixture: RateMixture = EVEN) -> float:
@@ -81,7 +81,7 @@ def _log_excess(
 def log_below(minus: int, plus: int, trials: int, margin: float) -> float:
     """Return the logarithm of the evidence that a mean difference is below `margin`, in nats.
 
-    Of `trials` differences `plus` are 1, `minus` are -1, and the others 0. `margin` is from 0 to 1.
+    `plus` of `trials` differences are 1, `minus` are -1, and the others 0. `margin` is from 0 to 1.
     """
     bets = np.asarray(BETS)
     zero = trials - plus - minus
@@ -112,7 +112,7 @@ def upper_difference(minus: int, plus: int, trials: int, alpha: float) -> float:
 
 @lru_cache(maxsize=1024)
 def rate_bounds(events: int, trials: int, alpha: float) -> tuple[float, float]:
-    """Return the bounds of an event's chance at `1 - alpha`, which hold however often one looks."""
+    """Return an event's chance bounds at `1 - alpha`, which stay valid however often one looks."""
     if not trials:
         return 0.0, 1.0
     goal, share, others = -math.log(alpha / 2), events / trials, trials - events
@@ -147,7 +147,7 @@ def most_events(trials: int, rate: float, alpha: float) -> int:
 def quantile_ranks(trials: int, quantile: float, alpha: float) -> tuple[int | None, int | None]:
     """Return the ranks, from 0, of the values between which a quantile lies, at `1 - alpha`.
 
-    A rank is None where so few values bound the quantile on one side only, or on neither.
+    A rank is None if there are too few values to bound the quantile on that side.
     """
     if not trials:
         return None, None

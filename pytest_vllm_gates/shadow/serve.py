@@ -1,4 +1,4 @@
-"""One shadow from start to end: clients' traffic, or a trace, until it is to end."""
+"""One shadow from start to end: clients' traffic, or a trace, until its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes uvloop's event loop; None where it is not installed, as on Windows."""
+    """Return uvloop's loop factory; None where it is not installed, as on Windows."""
     if find_spec("uvloop") is None:
         return None
     import uvloop  # noqa: PLC0415
@@ -30,13 +30,13 @@ async def run(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, An
     """Run a shadow until its end; return its document.
 
     `ready` gets the URLs of the proxy and of the second port once both answer; the first is empty
-    with a trace. Raises `UserError` where a port cannot be had.
+    with a trace. Raises `UserError` if a port cannot be opened.
     """
     return await (pass_on if shadow.trace is None else _send_a_trace)(shadow, ready)
 
 
 async def _send_a_trace(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, Any]:
-    """Send recorded requests. It has no clients, who would wait for what else the process does."""
+    """Send recorded requests. One process is enough: no clients have to wait."""
     ending = asyncio.Event()
     on_signals(ending)
     async with Mirroring(shadow) as mirroring:

@@ -1,4 +1,4 @@
-"""HTTP clients and servers that pass every byte as it is; answers timed from their requests."""
+"""HTTP clients and servers that pass every byte unchanged; answers are timed from requests."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from typing import Any
 
 LINE_BYTES = 64 * 2**10
-"""Of a request line and of a header, in either direction."""
+"""The size limit of a request line and of a header, in either direction."""
 
 
 class AnswerClock:
-    """Tells how long an answer takes; hand it to a request as its `trace_request_ctx`.
+    """Measures how long an answer takes; pass it to a request as its `trace_request_ctx`.
 
-    It runs from the last part of the request that was sent: what it takes to open a connection, and
-    to read a body from a client, is no time of the server's.
+    It runs from the last part of the request that was sent: the time to open a connection and to
+    read a body from a client is not counted as the server's.
     """
 
     def __init__(self) -> None:
         self._since_s = time.monotonic()
 
     def restart(self) -> None:
-        """Begin anew: a part of the request goes out."""
+        """Restart: a part of the request is sent."""
         self._since_s = time.monotonic()
 
     @property
@@ -45,9 +45,9 @@ def plain_session(
     force_close: bool = False,
     total_s: float | None = None,
 ) -> aiohttp.ClientSession:
-    """Return a client that adds no header and no cookie. Call it where the loop runs.
+    """Return a client that adds no header and no cookie. Call it inside the running loop.
 
-    `total_s` is how long one answer may take; None for as long as it takes.
+    `total_s` limits the time of one answer; None for no limit.
     """
     connector = (
         aiohttp.TCPConnector(limit=0, force_close=True)
@@ -67,7 +67,7 @@ def plain_session(
 
 
 def _timed() -> aiohttp.TraceConfig:
-    """Return what restarts the clock of a request that has one."""
+    """Return the hooks that restart the clock of a request that has one."""
 
     async def sent(_: aiohttp.ClientSession, context: SimpleNamespace, __: Any) -> None:
         clock = context.trace_request_ctx
@@ -88,14 +88,14 @@ async def listen(
 ) -> str:
     """Serve an application; return its URL. Its runner joins `runners`, which the caller cleans up.
 
-    Requests on their way have `drain_s` then. Raises `UserError` where the port cannot be had.
+    Requests in progress then have `drain_s`. Raises `UserError` if the port cannot be opened.
     """
     runner = web.AppRunner(
         application,
         access_log=None,
         handle_signals=False,
         shutdown_timeout=drain_s,
-        handler_cancellation=True,  # a client that hangs up ends what was begun for it
+        handler_cancellation=True,  # a client that hangs up ends the work for its request
         logger=_logger(),
         auto_decompress=False,
         max_line_size=LINE_BYTES,
@@ -109,8 +109,8 @@ async def listen(
         await site.start()
     except OSError as error:
         raise UserError(
-            f"{host}:{port} cannot be listened on: {error.strerror or error}\n"
-            f"see who holds it: ss -ltnp 'sport = :{port}'"
+            f"cannot listen on {host}:{port}: {error.strerror or error}\n"
+            f"find the process that uses it: ss -ltnp 'sport = :{port}'"
         ) from error
     bound_host, bound_port = runner.addresses[0][:2]
     shown = f"[{bound_host}]" if ":" in bound_host else bound_host
@@ -118,7 +118,7 @@ async def listen(
 
 
 class _WithoutRequests(logging.Formatter):
-    """Says what failed without the request: malformed ones are quoted in errors, keys and all."""
+    """Reports failures without the request: errors quote malformed ones, with keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         kind = record.exc_info[0] if record.exc_info else None

@@ -1,4 +1,4 @@
-"""What decides how pairs are mirrored and judged: the records of `data/shadow.toml`."""
+"""The settings by which pairs are mirrored and judged: the records of `data/shadow.toml`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class InvariantKind(toml.Record):
 
     says: str
     rate: float | None = Field(default=None, gt=0, lt=0.5)
-    """How often a right server breaks it at most, whatever the model writes; None: not known."""
+    """How often a correct server breaks it at most, whatever the model writes; None: not known."""
 
 
 class ComparedFigure(toml.Record):
@@ -47,10 +47,10 @@ class ComparedFigure(toml.Record):
     worse: float = Field(gt=1)
     """The ratio, canary to stable, from which on the canary is worse."""
     besides: float = Field(default=0.0, ge=0)
-    """How much more the canary may have besides. The shadow adds to its side: the process that asks
-    it has a low priority, for clients come first."""
+    """The difference that is allowed in addition. The shadow slows the canary's side: the process
+    that sends its requests has a low priority, because clients come first."""
     either: bool = False
-    """Whether less is as much of a fault as more."""
+    """Whether a lower value is as much of a fault as a higher one."""
 
 
 class ShadowSettings(toml.Record):
@@ -71,8 +71,8 @@ class ShadowSettings(toml.Record):
         return {name: kind.rate for name, kind in self.kinds.items() if kind.rate is not None}
 
     def is_stateful(self, body: bytes) -> bool:
-        """Return whether a request needs what only the stable server remembers."""
-        # Bodies are large, and clients wait: most have none of the names as a key.
+        """Return whether a request needs state that only the stable server has."""
+        # Bodies are large, and clients wait: most bodies contain none of the names as a key.
         if not any(f'"{name}"'.encode() in body for name in self.stateful):
             return False
         try:

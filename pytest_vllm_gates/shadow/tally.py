@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 MOST_VALUES = 100_000
-"""Values of one figure that are kept; later ones are left out, which no bound depends on."""
+"""Values of one figure that are kept; later ones are dropped, and no bound depends on them."""
 
 
 @dataclass(frozen=True)
 class SideJudgement:
-    """What one side's answer showed."""
+    """The judgement of one side's answer."""
 
     broken: Mapping[str, str] = field(default_factory=dict)
     """The broken kinds, each with its first sentence."""
@@ -26,7 +26,7 @@ class SideJudgement:
 
 @dataclass(frozen=True)
 class PairJudgement:
-    """What a pair showed; `left_out` is why it is not judged."""
+    """The judgement of a pair; `left_out` is why it is not judged."""
 
     stable: SideJudgement = field(default_factory=SideJudgement)
     canary: SideJudgement = field(default_factory=SideJudgement)
@@ -34,32 +34,32 @@ class PairJudgement:
     same: bool | None = None
     """For a greedy request: whether both sides answered the same text."""
     parts_at: int | None = None
-    """Where two greedy answers part, in characters."""
+    """The first character at which two greedy answers differ."""
     parted: tuple[str, str, str] | None = None
-    """The model, and both texts until shortly after they part; nobody keeps them."""
+    """The model, and both texts until shortly after they differ; not stored."""
     parts_at_token: int | None = None
-    """Where two greedy answers part, in tokens."""
+    """The first token at which two greedy answers differ."""
 
     @property
     def canary_only(self) -> tuple[str, ...]:
-        """The kinds that the canary alone breaks."""
+        """The kinds that only the canary breaks."""
         return tuple(kind for kind in self.canary.broken if kind not in self.stable.broken)
 
 
 @dataclass
 class KindCount:
-    """In how many pairs a kind was broken, by whom."""
+    """In how many pairs a kind was broken, and by which side."""
 
     canary_only: int = 0
     stable_only: int = 0
     both: int = 0
     last: str = ""
-    """What the canary alone broke last."""
+    """The last sentence about a failure of only the canary."""
 
 
 @dataclass
 class Values:
-    """A figure's values of both sides, from pairs that have it on both; each list is sorted."""
+    """A figure's values of both sides, from pairs in which both have it; each list is sorted."""
 
     stable: list[float] = field(default_factory=list)
     canary: list[float] = field(default_factory=list)
@@ -84,12 +84,12 @@ class Tally:
         """Pairs that are not judged, by the reason."""
         self.greedy = self.greedy_same = 0
         self.parts: list[int] = []
-        """Where greedy answers that differ part, in characters; sorted."""
+        """The first differing characters of greedy answers that differ; sorted."""
         self.token_parts: list[int] = []
-        """Where they part, in tokens, as far as those could be counted; sorted."""
+        """The first differing tokens, as far as they could be counted; sorted."""
 
     def snapshot(self) -> Tally:
-        """Return a copy that does not change, for another thread."""
+        """Return a snapshot for another thread."""
         return copy.deepcopy(self)
 
     def add(self, judged: PairJudgement) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the canary at any moment: takes judged pairs, and answers."""
+"""The state of the canary at any moment: takes judged pairs, and answers queries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CanaryWatch:
-    """Counts judged pairs and decides. A REJECT stands: no later pair takes it back."""
+    """Counts judged pairs and decides. A REJECT is final: no later pair revokes it."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -38,9 +38,9 @@ class CanaryWatch:
     ) -> None:
         """`targets` are the URLs of both sides, `on_failing` gets pairs the canary fails.
 
-        `tokens` counts where greedy answers part.
+        `tokens` counts the tokens before greedy answers differ.
 
-        `clean` redacts sentences, which quote answers.
+        `clean` redacts sentences, because they quote answers.
         """
         self._settings = settings
         self._question = question
@@ -53,7 +53,7 @@ class CanaryWatch:
         self.counts = counts
         self.tally = Tally(settings.kinds, settings.figures)
         self.judged = asyncio.Event()
-        """Set after each judged pair; whoever waits for it clears it."""
+        """Set after each judged pair; a waiter clears it."""
         self.rejected: ShadowDecision | None = None
         self.started = _now()
 
@@ -66,7 +66,7 @@ class CanaryWatch:
         self.count(replace(judged, parted=None), (stable, canary))
 
     def count(self, judged: PairJudgement, pair: tuple[Sent, Sent] | None = None) -> None:
-        """Count a judged pair; look at once where the canary alone failed."""
+        """Count a judged pair; decide at once if only the canary failed."""
         self.tally.add(self._shown(judged))
         if judged.canary_only and not judged.left_out:
             self._look_at(judged.canary_only)
@@ -75,7 +75,7 @@ class CanaryWatch:
         self.judged.set()
 
     def _shown(self, judged: PairJudgement) -> PairJudgement:
-        """Return a judgement whose sentences may be shown: they quote answers."""
+        """Return a judgement with redacted sentences: they quote answers."""
         stable, canary = (
             replace(side, broken={kind: self._clean(says) for kind, says in side.broken.items()})
             for side in (judged.stable, judged.canary)
@@ -83,7 +83,7 @@ class CanaryWatch:
         return replace(judged, stable=stable, canary=canary)
 
     def _look_at(self, kinds: Sequence[str]) -> None:
-        """Reject at once where one of these kinds is worse by now."""
+        """Reject at once if one of these kinds is now worse."""
         tally, settings = self.tally, self._settings
         states = (
             kind_state(kind, tally.kinds[kind], tally.pairs, settings, self._question)
@@ -100,7 +100,7 @@ class CanaryWatch:
     async def decision(self, *, forecast: bool = False) -> ShadowDecision:
         """Return the decision at this moment."""
         if self.rejected is None:
-            # It takes milliseconds, which clients would wait for.
+            # This takes milliseconds, for which clients would wait.
             async with self._deciding:
                 self._note(
                     decision := await asyncio.to_thread(
@@ -111,10 +111,10 @@ class CanaryWatch:
         return self.rejected or decision
 
     async def document(self) -> dict[str, Any]:
-        """Return all that is known, by the published schema."""
+        """Return the whole document, by the published schema."""
         decision = await self.decision(forecast=True)
         run = {**self._targets, "started": self.started, "created": _now()}
-        # The bounds of rates take milliseconds, which clients would wait for.
+        # The bounds of rates take milliseconds, for which clients would wait.
         return await asyncio.to_thread(
             shadow_document, decision, self.tally, self.counts, self._question, self._settings, run
         )

@@ -1,4 +1,4 @@
-"""Sends the document to a webhook when the answer changes, and tries again where that fails."""
+"""Sends the document to a webhook when the answer changes, and retries if that fails."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Webhook:
     async def changed(
         self, document: Callable[[], Awaitable[dict[str, Any]]], promotion: str
     ) -> None:
-        """Send the document if the answer is another one than the last."""
+        """Send the document if its answer differs from the last one."""
         if promotion != self._last:
             self._last = promotion
             self._queue.put_nowait(await document())
             self._task = self._task or asyncio.get_running_loop().create_task(self._run())
 
     async def close(self, seconds: float) -> None:
-        """Wait so long for what is not sent yet, then give it up."""
+        """Wait so long for documents that are not sent yet, then drop them."""
         if self._task is None:
             return
         with contextlib.suppress(TimeoutError):

@@ -42,13 +42,13 @@ WORDS = ("It", " is", " cold", " today", " in", " Oslo", ".")
 
 
 class Chats(ThreadingHTTPServer):
-    """Answers chats, whole and streamed, as a right server does; a mode makes it do otherwise."""
+    """Answers chats, whole and streamed, as a correct server does; a mode adds a fault."""
 
     daemon_threads = True
     request_queue_size = 256
 
     def __init__(self, mode: str = "", *, break_every: int = 0) -> None:
-        """`mode` is a way to be wrong; with `break_every` each n-th answer alone is."""
+        """`mode` is a fault; with `break_every` only each n-th answer has it."""
         super().__init__(("127.0.0.1", 0), _ChatHandler)
         self.mode = mode
         self.break_every = break_every
@@ -65,11 +65,11 @@ class Chats(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Its URL."""
         return f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that are gone."""
+        """Print nothing about clients that are gone."""
 
     def shutdown(self) -> None:
         self.closing.set()
@@ -208,7 +208,7 @@ class ShadowProcess:
 
     @property
     def port(self) -> int:
-        """Where clients ask."""
+        """The URL for clients."""
         return int(self.url.rpartition(":")[2].partition("/")[0])
 
     def document(self) -> dict[str, Any]:
@@ -230,7 +230,7 @@ class ShadowProcess:
         return document
 
     def end(self) -> int:
-        """Ask it to end, and return its exit status."""
+        """End it with SIGTERM, and return its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         self.printed = self.process.communicate(timeout=WAIT_S)[0]
@@ -238,7 +238,7 @@ class ShadowProcess:
 
 
 def judged(document: Mapping[str, Any]) -> int:
-    """Return how many pairs are done with."""
+    """Return how many pairs are judged or left out."""
     traffic = document["traffic"]
     return int(document["pairs"] + sum(traffic["not_judged"].values()))
 
@@ -273,7 +273,7 @@ def shadow(
 
 
 def chat(port: int, *, stream: bool = False, named: bool = True, **more: Any) -> tuple[int, bytes]:
-    """Ask one chat; return status and body."""
+    """Send one chat; return status and body."""
     body = {"model": "m", "messages": [{"role": "user", "content": "How is it?"}],
             "stream": stream, "temperature": 0, **more}  # fmt: skip
     if stream:

@@ -80,7 +80,7 @@ def test_no_answer_is_quoted_where_prompts_are_dropped(watched: Watched) -> None
     assert "[dropped]" in text  # what is around it
 
 
-def test_a_promise_to_the_schema_is_one(watched: Watched) -> None:
+def test_the_schema_is_a_valid_schema(watched: Watched) -> None:
     document = watched[0].document()
     with pytest.raises(jsonschema.ValidationError):
         CHECK.validate({**document, "promotion": "MAYBE"})
@@ -121,7 +121,7 @@ def test_the_api_keeps_every_path(watched: Watched) -> None:
         assert reply.read().decode() == f"GET /-/{path}\n"  # the stable server's own answer
 
 
-def test_the_webhook_is_told_of_the_change_though_it_refused_once(watched: Watched) -> None:
+def test_the_webhook_gets_the_change_though_it_refused_once(watched: Watched) -> None:
     process, hook, _ = watched
     process.until(lambda _: any(b'"REJECT"' in seen.data for seen in hook.requests_seen[1:]))
     documents: list[Any] = [seen.body for seen in hook.requests_seen]

@@ -114,7 +114,7 @@ def test_latency_within_the_ratio_is_promoted_and_beyond_it_rejected() -> None:
     assert slow.reasons[0].startswith("ttft_s p50: stable 0.99")
 
 
-def test_latency_that_is_not_certain_holds_and_says_how_many_pairs() -> None:
+def test_latency_that_is_not_certain_holds_and_reports_how_many_pairs() -> None:
     decision = decided(timed(1.2, 1100), forecast=True)
     assert decision.promotion == HOLD
     assert decision.more_pairs
@@ -132,7 +132,7 @@ def test_shorter_answers_are_as_wrong_as_longer_ones_and_faster_ones_are_not() -
     assert decided(with_figures("ttft_s", 0.3)).promotion == PROMOTE
 
 
-def test_a_figure_of_few_answers_holds_nothing_up() -> None:
+def test_a_figure_of_few_answers_delays_nothing() -> None:
     decision = decided([pair()] * 2000 + timed(1.2, 40))
     assert decision.promotion == PROMOTE
 

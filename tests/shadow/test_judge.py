@@ -1,4 +1,4 @@
-"""Each kind is seen in an answer that breaks it, and in no right one, whole or streamed."""
+"""Each kind is found in an answer that breaks it, and in no correct one, whole or streamed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def sent(
 
 
 def side(asked: dict[str, Any], answer: Any, **more: Any) -> SideJudgement:
-    """Judge an answer as the canary's, beside a right one of the stable server."""
+    """Judge an answer as the canary's, beside a correct one of the stable server."""
     right = sent(request(), whole())
     return JUDGE.judge(
         Sent(**{**right.__dict__, "body": json.dumps(asked).encode()})
@@ -143,9 +143,7 @@ def test_every_kind_of_the_file_has_its_test() -> None:
         ({"max_tokens": 4000}, whole(finish="length")),
     ],
 )  # fmt: skip
-def test_what_a_right_server_may_answer_is_not_held_against_it(
-    more: dict[str, Any], answer: Any
-) -> None:
+def test_what_a_right_server_may_answer_is_not_a_fault(more: dict[str, Any], answer: Any) -> None:
     hard = set(side(request(**more), answer).broken) & set(SETTINGS.hard)
     assert hard == set()
 

@@ -1,4 +1,4 @@
-"""Where greedy answers part is counted in tokens as far as the canary counts them."""
+"""The first differing token of greedy answers is found as far as the canary counts tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def counted(url: str, pairs: Sequence[tuple[str, str]]) -> list[int | None]:
-    """Return where each pair parts, one after the other."""
+    """Return the first differing token of each pair, one after the other."""
 
     async def count() -> list[int | None]:
         tokens = partings.PartingTokens(url, "of-the-canary", plain_session)
@@ -44,7 +44,7 @@ def test_tokens_before_two_texts_part(first: str, second: str, tokens: int) -> N
         assert dict(canary.seen[0][2])["Authorization"] == "Bearer of-the-canary"
 
 
-def test_a_canary_without_the_route_is_asked_three_times(
+def test_a_canary_without_the_route_gets_three_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with running(Chats()) as canary:

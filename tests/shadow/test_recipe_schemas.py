@@ -1,4 +1,4 @@
-"""Every recipe has the fields that its kind has, by schemas in words of ours (`crds/`)."""
+"""Every recipe has the fields of its kind, by schemas in our words (`crds/`)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 FREE = {"matchLabels", "labels", "selector"}
-"""Tables whose keys are anybody's."""
+"""Tables whose keys are free."""
 
 
 @pytest.mark.parametrize(

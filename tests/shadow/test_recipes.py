@@ -48,7 +48,7 @@ def watch_of(promotion: str) -> CanaryWatch:
 
 
 async def asked(promotion: str, method: str, path: str) -> tuple[int, Any]:
-    """Ask a second port whose watch has this answer; return the status and the JSON."""
+    """Query a second port whose watch has this answer; return the status and the JSON."""
     runner = web.AppRunner(control_application(watch_of(promotion)))
     await runner.setup()
     try:
@@ -117,7 +117,7 @@ def arguments(container: Mapping[str, Any]) -> Any:
     return parser().parse_args(command[1:])
 
 
-def test_the_shadows_ports_are_those_that_the_others_ask() -> None:
+def test_the_shadows_ports_are_those_that_the_others_use() -> None:
     deployment, service = documents("shadow.yaml")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     options = arguments(container)

@@ -1,4 +1,4 @@
-"""E-values average 1 under their null hypothesis, and hold however often one looks."""
+"""E-values average 1 under their null hypothesis, and stay valid however often one looks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_evidence_of_an_excess_averages_less_below_the_rate(rate: float) -> None
 def test_evidence_of_a_difference_below_averages_one_at_the_margin(
     margin: float, failing: float
 ) -> None:
-    """Of each trial the mean difference is the margin: plus by `failing + margin`."""
+    """The mean difference is the margin in each trial: plus by `failing + margin`."""
     chances = (failing, 1 - 2 * failing - margin, failing + margin)
     trials = 12
     mean = sum(
@@ -131,7 +131,7 @@ def test_a_bound_of_the_difference_falls_with_the_pairs_and_rises_with_failures(
     assert upper_difference(10, 10, 1024, 1e-3) > upper_difference(30, 10, 1024, 1e-3)
 
 
-def test_trials_are_found_from_which_on_something_holds() -> None:
+def test_the_first_trials_at_which_a_condition_is_met_are_found() -> None:
     assert trials_until(lambda trials: trials >= 10, 3) == 10
     found = trials_until(lambda trials: trials >= 70_000, 3)
     assert found is not None and 70_000 <= found <= 70_700
@@ -140,9 +140,7 @@ def test_trials_are_found_from_which_on_something_holds() -> None:
 
 
 @pytest.mark.parametrize(("events", "trials"), [(0, 50), (1, 50), (25, 50), (50, 50), (3, 4000)])
-def test_bounds_of_a_rate_are_the_rates_that_the_events_do_not_speak_against(
-    events: int, trials: int
-) -> None:
+def test_bounds_of_a_rate_are_the_rates_that_fit_the_events(events: int, trials: int) -> None:
     lower, upper = rate_bounds(events, trials, ALPHA)
     assert 0 <= lower <= events / trials <= upper <= 1
     goal = math.log(2 / ALPHA)
@@ -157,7 +155,7 @@ def test_bounds_of_a_rate_are_the_rates_that_the_events_do_not_speak_against(
         assert upper == 1
 
 
-def test_bounds_of_a_rate_hold_at_every_look() -> None:
+def test_bounds_of_a_rate_are_valid_at_every_look() -> None:
     drawn = random.Random(1)
     missed = 0
     for _ in range(200):

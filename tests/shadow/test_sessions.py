@@ -1,4 +1,4 @@
-"""How long an answer takes is told from the last part of its request on."""
+"""The time of an answer is measured from the last part of its request on."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ BODY = b'{"model": "m", "messages": []}'
 
 
 async def slowly() -> AsyncIterator[bytes]:
-    """Give the body in two parts, as a client with a slow line does."""
+    """Send the body in two parts, as a client with a slow line does."""
     yield BODY[:10]
     await asyncio.sleep(PAUSE_S)
     yield BODY[10:]
 
 
 def slow_connections() -> aiohttp.TraceConfig:
-    """Return what makes every connection take its time."""
+    """Return a connector that makes every connection slow."""
 
     async def wait(*_: object) -> None:
         await asyncio.sleep(PAUSE_S)
@@ -38,7 +38,7 @@ def slow_connections() -> aiohttp.TraceConfig:
 
 
 async def asked(url: str, *, body_is_slow: bool = False, line_is_slow: bool = False) -> float:
-    """Ask once; return what the clock shows after the answer."""
+    """Send one request; return the clock's time after the answer."""
     clock = AnswerClock()
     session = plain_session()
     if line_is_slow:
@@ -59,16 +59,16 @@ async def asked(url: str, *, body_is_slow: bool = False, line_is_slow: bool = Fa
     return seconds
 
 
-def test_a_slow_upload_is_no_time_of_the_servers() -> None:
+def test_a_slow_upload_is_not_counted() -> None:
     with running(Chats()) as server:
         assert asyncio.run(asked(server.url, body_is_slow=True)) < PAUSE_S
 
 
-def test_a_slow_connection_is_no_time_of_the_servers() -> None:
+def test_a_slow_connection_is_not_counted() -> None:
     with running(Chats()) as server:
         assert asyncio.run(asked(server.url, line_is_slow=True)) < PAUSE_S
 
 
-def test_a_slow_answer_is() -> None:
+def test_a_slow_answer_is_counted() -> None:
     with running(Chats("slow")) as server:
         assert asyncio.run(asked(server.url)) > 0.3

@@ -1,1 +1,1 @@
-"""What nobody waits for: copies sent to the canary, pairs judged, controllers answered."""
+"""Work that no client waits for: sending copies, judging pairs, answering controllers."""

@@ -1,4 +1,4 @@
-"""Sends copies of requests to the canary, and joins what both sides answered to pairs."""
+"""Sends copies of requests to the canary, and joins both sides' answers to pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_PAIR = "the client hung up"
 
 
 class Mirror:
-    """Asks the canary what the stable server is asked. Nobody waits for it."""
+    """Sends the stable server's requests to the canary. No client waits for it."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -47,14 +47,14 @@ class Mirror:
         self.closing = False
 
     def offer(self, copy: RequestCopy) -> str:
-        """Take a copy; return why it is not taken, '' where it is. Never waits."""
+        """Accept a copy; return why it is refused, '' if it is accepted. Never waits."""
         if len(self._tasks) >= self._limits.in_flight + self._limits.waiting:
             return "too many copies wait for the canary or for their judgement"
         task = asyncio.get_running_loop().create_task(self._run(copy))
         self._tasks.add(task)
         copy.pair = task
         task.add_done_callback(self._tasks.discard)
-        # A client that hangs up ends the copy as well.
+        # If the client hangs up, the copy ends as well.
         copy.answered.add_done_callback(
             lambda future: None if future.result() is not None else task.cancel()
         )
@@ -62,12 +62,12 @@ class Mirror:
 
     @staticmethod
     async def done(copy: RequestCopy) -> None:
-        """Wait until a copy that was taken has become a pair, or has been given up."""
+        """Wait until an accepted copy has become a pair or has been abandoned."""
         if copy.pair:
             await asyncio.wait([copy.pair])
 
     async def drain(self, seconds: float) -> None:
-        """Take no more copies, and wait so long for those on their way; then give them up."""
+        """Accept no more copies; wait so long for copies in progress, then abandon them."""
         self.closing = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
@@ -97,7 +97,7 @@ class Mirror:
             self._room.give_back(len(copy.body))
 
     async def _ask(self, copy: RequestCopy, kept: KeptAnswer) -> Sent:
-        """Return the canary's side; whatever goes wrong is its error."""
+        """Return the canary's side; every failure is recorded as its error."""
         self._counts.mirrored += 1
         self._session = self._session or plain_session(
             force_close=True, total_s=self._limits.canary_s

@@ -1,6 +1,6 @@
-"""The process beside the proxy: takes its copies, asks the canary, judges, answers controllers.
+"""The process beside the proxy: sends its copies, judges pairs, answers controllers.
 
-Its first message on stdin is the `Shadow`; the channel's messages follow, and its own go to stdout.
+The first message on stdin is the `Shadow`; channel messages follow. Its own messages go to stdout.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.plan import Shadow
 
 NICENESS = 5
-"""Clients come first: the proxy that they wait for has the processor before this has it. Not more,
-for this one takes the canary's times."""
+"""Clients come first: the proxy gets the processor before this process does. The difference is
+small, because this process measures the canary's times."""
 SHARE = 3 / 8
-"""Of the shadow's memory; the proxy has the rest."""
+"""The share of the shadow's memory for this process; the proxy has the rest."""
 MOST_BUFFERED = 2**20
 """Bytes of messages that are read ahead."""
 
 
 class Inbox:
-    """Makes copies of the proxy's messages, and offers them to the mirror."""
+    """Turns the proxy's messages into copies, and offers them to the mirror."""
 
     def __init__(self, mirroring: Mirroring, side_bytes: int) -> None:
         self._mirroring = mirroring
         self._side_bytes = side_bytes
         self._copies: dict[int, RequestCopy] = {}
         self.ended = asyncio.Event()
-        """Set where the shadow is to end: clients are answered no more."""
+        """Set when the shadow is to end: clients get no more answers."""
         self.left_s = 0.0
-        """How long it may take for that."""
+        """How long ending may take."""
 
     async def take(self, reader: asyncio.StreamReader) -> None:
         """Take messages until the proxy sends no more."""
@@ -113,15 +113,15 @@ async def _run(send: Callable[[object], None]) -> None:
         taking = asyncio.create_task(inbox.take(reader))
         await mirroring.until_the_end(inbox.ended)
         send(Ending())
-        await inbox.ended.wait()  # what clients are still answered is judged as well
+        await inbox.ended.wait()  # answers that clients still get are judged as well
         send(LastDocument(await mirroring.finish(inbox.left_s)))
         taking.cancel()
 
 
 def main() -> int:
-    """Run until the proxy ends, or has what it wants."""
+    """Run until the proxy ends, or has its document."""
     os.nice(NICENESS)
-    # What a library prints is no message.
+    # Libraries may print to stdout, which is for messages alone.
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 

@@ -1,4 +1,4 @@
-"""The canary's side of a shadow from start to end: asks, judges, and answers controllers."""
+"""The canary's side of a shadow from start to end: sends copies, judges, answers controllers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.tally import PairJudgement
 
 LOOK_S = 1.0
-"""How often the answer is looked at where no failure makes it be."""
+"""How often the decision is computed when no failure triggers it."""
 TURN_S = 15.0
-"""The part of `drain_s` that the webhook has after the copies."""
+"""The part of `drain_s` that is left for the webhook after the copies."""
 
 
 class Mirroring:
-    """Mirrors until the end. A context: what it began is ended when that is left."""
+    """Mirrors until the end. A context manager: leaving it ends all that it began."""
 
     def __init__(self, shadow: Shadow, most_bytes: int | None = None) -> None:
-        """Keep `most_bytes` of requests and answers at once; the shadow's limit without."""
+        """Keep at most `most_bytes` of requests and answers; by default the shadow's limit."""
         self._shadow = shadow
         self.counts = MirrorCounts()
         self.room = CopyRoom(shadow.limits.all_bytes if most_bytes is None else most_bytes)
@@ -74,7 +74,7 @@ class Mirroring:
         return await listen(application, self._shadow.control, self._runners, 0.0)
 
     async def until_the_end(self, ending: asyncio.Event) -> None:
-        """Wait for `ending`, or for what the shadow is to end after."""
+        """Wait for `ending`, or for the event after which the shadow ends."""
         shadow, watch, hook = self._shadow, self._watch, self._hook
         until_s = None if shadow.minutes is None else time.monotonic() + 60 * shadow.minutes
         end = asyncio.ensure_future(ending.wait())
@@ -107,7 +107,7 @@ class Mirroring:
             end.cancel()
 
     async def finish(self, left_s: float) -> dict[str, Any]:
-        """Wait so long for copies on their way, tell the webhook, and return the document."""
+        """Wait so long for copies in progress, send to the webhook, and return the document."""
         await self.mirror.drain(left_s)
         if self._hook:
             await self._hook.changed(self._watch.document, (await self._watch.decision()).promotion)
@@ -116,7 +116,7 @@ class Mirroring:
 
 
 def _keep(failing: FailingPairs, stable: Sent, canary: Sent, judged: PairJudgement) -> None:
-    """Write a failing pair aside from the loop."""
+    """Write a failing pair in a thread, outside the event loop."""
     del stable
     if failing.wants(judged):
         asyncio.get_running_loop().run_in_executor(None, _write, failing, canary, judged)

@@ -1,6 +1,6 @@
-"""Composes the live page as one file: style and script are in it, and it loads nothing else.
+"""Composes the live page as one file: style and script are inlined, and it loads nothing else.
 
-It asks the second port for the verdict's document every few seconds, and shows it.
+It requests the verdict's document from the second port every few seconds, and shows it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PARTS = {"STYLE": "live.css", "SCRIPT": "live.js"}
 
 
 def page() -> str:
-    """Return the page. Foreign text is put into it as text only, by its script."""
+    """Return the page. Its script inserts foreign text as text only, never as markup."""
     html = (HERE / "live.html").read_text(encoding="utf-8")
     for mark, content in {**_contents(), "POLICY": policy()}.items():
         html = html.replace(f"@{mark}@", content, 1)

@@ -1,1 +1,1 @@
-"""What clients wait for: the proxy before the stable server, in a process with nothing else."""
+"""Work that clients wait for: the proxy before the stable server, in a process by itself."""

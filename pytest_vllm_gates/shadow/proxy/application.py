@@ -1,4 +1,4 @@
-"""Passes every request on to the stable server as it is, and the answer back as it comes."""
+"""Passes every request on to the stable server unchanged, and the answer back as it arrives."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.settings import ShadowSettings
 
 IDLE_S = 2.0
-"""How long an idle connection is kept: shorter than servers keep theirs (vLLM: 5 s), for a request
-on a connection that its server has just closed would fail here, and not without the proxy."""
+"""How long an idle connection is kept. Servers keep theirs longer (vLLM: 5 s): a request on a
+connection that the server has just closed would fail here, and not without the proxy."""
 OWN = ("content-type", "date", "server", "content-length")
-"""Headers that the library adds to an answer without them."""
+"""Headers that the library adds to an answer that lacks them."""
 BAD_REQUEST, SERVER_ERROR = 400, 500
 BAD_GATEWAY = 502
 NOT_IMPLEMENTED = 501
@@ -42,7 +42,7 @@ PASSED_HEADERS = web.ResponseKey("passed_headers", set[str])
 
 
 class StableProxy:
-    """Answers clients with what the stable server answers, and hands copies to the outbox."""
+    """Answers clients with the stable server's answers, and hands copies to the outbox."""
 
     def __init__(  # noqa: PLR0917
         self,
@@ -83,7 +83,7 @@ class StableProxy:
         self._counts.passed += 1
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return _own_error(NOT_IMPLEMENTED, "websockets are not passed on")
-        # Appended to the stable server's URL, any other target could name another server.
+        # Appended to the stable server's URL, any other target could lead to another server.
         path = target_path(request.raw_path)
         if path is None:
             return _own_error(BAD_REQUEST, "the request's target is not a path")
@@ -104,7 +104,7 @@ class StableProxy:
         except (aiohttp.ClientError, ValueError) as error:
             self._counts.failed += 1
             kept.forget()
-            return _own_error(BAD_GATEWAY, f"the stable server cannot be asked: {_why(error)}")
+            return _own_error(BAD_GATEWAY, f"the stable server cannot be reached: {_why(error)}")
         except BaseException:  # a client that is gone, above all
             kept.forget()
             raise
@@ -118,10 +118,10 @@ class StableProxy:
                 copy.settle(None)
             raise
         finally:
-            upstream.close()  # a whole answer has given its connection back
+            upstream.close()  # after a whole answer, the connection is back in the pool
 
     def _not_mirrored(self, request: web.Request) -> str:
-        """Return why a request has no copy; '' where it has one."""
+        """Return why a request has no copy; '' if it has one."""
         if request.method != "POST" or not request.path.endswith(self._settings.routes):
             return "not a generation"
         if self._outbox.closing:
@@ -138,7 +138,7 @@ class StableProxy:
         kept: _KeptRequest,
         reason: str,
     ) -> RequestCopy | None:
-        """Return the copy of a request, handed to the outbox; None where there is none."""
+        """Return the copy of a request, handed to the outbox; None if it has none."""
         if not reason:
             answered_early = "" if kept.is_whole else "it was answered before it was read"
             reason = kept.why_not or answered_early
@@ -180,7 +180,7 @@ class StableProxy:
                     copy.stable.add(clock.seconds, piece)
                 await response.write(piece)
         except _BrokenOffError as error:
-            # The client is to see that the answer is not whole, as it would without the proxy.
+            # The client must notice that the answer is incomplete, as without the proxy.
             if copy:
                 copy.settle(copy.sent(copy.stable, upstream.status, headers, str(error)))
             if request.transport:
@@ -198,11 +198,11 @@ class StableProxy:
 
 
 class _BrokenOffError(Exception):
-    """The stable server's answer ends before its end."""
+    """The stable server's answer broke off."""
 
 
 async def _pieces(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield an answer's body as it comes; raises `_BrokenOffError`."""
+    """Yield an answer's body as it arrives; raises `_BrokenOffError`."""
     try:
         async for piece in upstream.content.iter_any():
             yield piece
@@ -224,11 +224,11 @@ class _KeptRequest:
 
     @property
     def body(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         return b"".join(self._kept)
 
     def to_send(self) -> bytes | AsyncIterator[bytes] | None:
-        """Return the body: whole where it is here, which saves time, or as it comes."""
+        """Return the body: in one piece if it has arrived, which saves time, else as it arrives."""
         request = self._request
         if not request.can_read_body:
             return None
@@ -259,13 +259,13 @@ class _KeptRequest:
             self._kept.append(piece)
 
     def forget(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._room.give_back(self._size)
         self._kept, self._size = [], 0
 
 
 async def _only_its_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Take the headers away that the library added to the stable server's."""
+    """Remove the headers that the library added to the stable server's."""
     passed = response.get(PASSED_HEADERS)
     if passed is not None:
         for name in OWN:
@@ -274,7 +274,7 @@ async def _only_its_headers(_: web.Request, response: web.StreamResponse) -> Non
 
 
 def _why(error: Exception) -> str:
-    """Return why there is no answer, without what came: it may be another client's."""
+    """Return why there was not an answer, without the data: it may be another client's."""
     system = getattr(error, "os_error", error)
     said = getattr(system, "strerror", None)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

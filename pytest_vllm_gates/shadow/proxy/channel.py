@@ -1,6 +1,6 @@
-"""Messages between the proxy and the process that asks the canary: a length, and a pickled value.
+"""Messages between the proxy and the process that judges: a length, and a pickled value.
 
-Both ends are this package's, in one interpreter; nothing of a server or a client is unpickled.
+Both ends belong to this package, in one interpreter; no data of a server or client is unpickled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LENGTH = struct.Struct("!Q")
 
 @dataclass(frozen=True)
 class CopyBegun:
-    """To the mirror: a request that the canary is to be asked as well."""
+    """To the mirror: a request to send to the canary as well."""
 
     number: int
     method: str
@@ -42,12 +42,12 @@ class StableAnswered:
     error: str = ""
     cut_bytes: int = 0
     hung_up: bool = False
-    """Whether the client has gone, and there is no pair."""
+    """Whether the client hung up, so that there is not a pair."""
 
 
 @dataclass(frozen=True)
 class Passed:
-    """To the mirror: how many more requests went which way since the last such message."""
+    """To the mirror: how many requests were counted, by outcome, since the last such message."""
 
     passed: int
     failed: int
@@ -56,34 +56,34 @@ class Passed:
 
 @dataclass(frozen=True)
 class Ending:
-    """To the mirror: clients are answered no more; it has `left_s` to end. From it: it is done."""
+    """To the mirror: clients get no more answers; it has `left_s` to end. From it: it is done."""
 
     left_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Ready:
-    """From the mirror: controllers may ask there."""
+    """From the mirror: controllers can send requests to this URL."""
 
     control_url: str
 
 
 @dataclass(frozen=True)
 class Failed:
-    """From the mirror: it cannot begin."""
+    """From the mirror: it cannot start."""
 
     says: str
 
 
 @dataclass(frozen=True)
 class LastDocument:
-    """From the mirror, at the end: all that is known."""
+    """From the mirror, at the end: the whole document."""
 
     document: dict[str, Any]
 
 
 def frame(message: object) -> bytes:
-    """Return a message as it is sent."""
+    """Return a message in the form that is sent."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
 

@@ -1,4 +1,4 @@
-"""How late the event loop is: what clients wait for, if it is late, comes before all copies."""
+"""How late the event loop is: if clients have to wait for it, it takes no copies."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 
 LOOK_S = 0.01
 LATE_S = 0.02
-"""From this delay on the loop is behind. Some milliseconds are no sign of that: others may keep the
-processor busy."""
+"""From this delay on the loop counts as late. A few milliseconds do not: other processes may keep
+the processor busy."""
 IN_TIME_S = 0.01
-"""Below this one it is not any more."""
+"""Below this delay it counts as in time again."""
 
 
 class LoopLag:
-    """Looks again and again how late a timer is."""
+    """Measures repeatedly how late a timer fires."""
 
     def __init__(self) -> None:
         self.behind = False
@@ -22,16 +22,16 @@ class LoopLag:
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look, in the running loop."""
+        """Begin to measure, in the running loop."""
         self._looking = asyncio.get_running_loop().create_task(self._look())
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop measuring."""
         if self._looking:
             self._looking.cancel()
 
     def late(self, by_s: float) -> None:
-        """Take note of how late a timer was."""
+        """Record how late a timer fired."""
         self.behind = by_s > (IN_TIME_S if self.behind else LATE_S)
 
     async def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Hands copies of requests to the process that asks the canary. No client waits for it."""
+"""Hands copies of requests to the process that judges. No client waits for it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.shadow.proxy.lag import LoopLag
 
 BUSY = "clients would have waited for it"
-"""Why a request has no copy: the shadow has as much to do as it can."""
+"""Why a request has no copy: the shadow is fully loaded."""
 TOGETHER_S = 0.003
-"""Messages wait so long for others: each write wakes the other process, and answers come first."""
+"""How long messages wait to be sent together: each write wakes the other process, and answers
+come first."""
 COUNTED_S = 0.25
-"""How often the counts are told where no copy goes out."""
+"""How often the counts are sent when no copy is."""
 
 
 class CopyOutbox:
@@ -34,7 +35,7 @@ class CopyOutbox:
         counts: MirrorCounts,
         lag: LoopLag,
     ) -> None:
-        """With more than `most_unsent` bytes not taken by the other process, no copy is taken."""
+        """While more than `most_unsent` bytes wait for the other process, no copy is accepted."""
         self._transport = transport
         self._most_unsent = most_unsent
         self._room = room
@@ -49,7 +50,7 @@ class CopyOutbox:
         self.closing = False
 
     def offer(self, copy: RequestCopy) -> str:
-        """Take a copy; return why it is not taken, '' where it is. Never waits."""
+        """Accept a copy; return why it is refused, '' if it is accepted. Never waits."""
         if self._transport.is_closing():
             return "the process that judges has ended"
         if self._lag.behind or self._is_full:
@@ -106,7 +107,7 @@ class CopyOutbox:
             self._flush()
 
     def end(self, left_s: float) -> None:
-        """Say that no more copies come; the other process has so long to end."""
+        """Announce that no more copies come; the other process then has so long to end."""
         self._counting.cancel()
         self._put(Ending(left_s))
         self._flush()

@@ -1,4 +1,4 @@
-"""Passes requests on until the end. Another process asks the canary and judges."""
+"""Passes requests on until the end. A second process sends the copies and judges."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 PROGRAM = "pytest_vllm_gates.shadow.mirroring.program"
 STARTING_S = 120.0
-"""How long the other process may take for its imports."""
+"""The time limit for the other process' imports."""
 ENDING_S = 60.0
-"""How long it may take for its end, besides what it is given for copies and the webhook."""
+"""The time limit for its end, in addition to the time for copies and the webhook."""
 PARTS = 4
-"""A part of the memory is for what is kept here, half as much for what the other process has not
-taken yet; the rest is that one's."""
-ENDED = "the process that asks the canary and judges has ended"
+"""The share of the memory for data that is kept here; half as much is for data that the other
+process has not taken yet; the other process has the rest."""
+ENDED = "the process that sends copies to the canary and judges them has ended"
 
 
 async def pass_on(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str, Any]:
@@ -60,10 +60,10 @@ async def pass_on(shadow: Shadow, ready: Callable[[str, str], None]) -> dict[str
             )  # fmt: skip
             proxy_url = await listen(proxy.application(), shadow.listen, runners, shadow.drain_s)
             ready(proxy_url, control_url)
-            # To look for garbage among all that was imported would take as long as many answers.
+            # A garbage collection over all imported objects takes as long as many answers.
             gc.freeze()
             await mirror.until_it_ends(ending)
-            # Clients come first: what they asked for is answered in full, as long as there is time.
+            # Clients come first: their requests are answered in full, as long as there is time.
             outbox.closing = True
             until_s = time.monotonic() + shadow.drain_s
             await runners.pop().cleanup()
@@ -80,13 +80,13 @@ class MirrorProcess:
 
     def __init__(self, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
         self.transport = stdin.transport
-        """What takes messages."""
+        """The writer of its messages."""
         loop = asyncio.get_running_loop()
         self._first: asyncio.Future[Ready | Failed | None] = loop.create_future()
         self._last: asyncio.Future[dict[str, Any] | None] = loop.create_future()
         self._wants_to_end = False
         self._said = asyncio.Event()
-        """Set where it wants to end, or has ended."""
+        """Set when it wants to end, or has ended."""
         self._reading = loop.create_task(self._read(stdout))
 
     async def _read(self, stdout: asyncio.StreamReader) -> None:
@@ -106,7 +106,7 @@ class MirrorProcess:
         self._said.set()
 
     async def ready(self) -> str:
-        """Wait until it is; return the URL of its port. Raises `UserError` where it cannot be."""
+        """Wait until it is ready; return the URL of its port. Raises `UserError` if it fails."""
         try:
             first = await asyncio.wait_for(self._first, STARTING_S)
         except TimeoutError as error:
@@ -119,16 +119,16 @@ class MirrorProcess:
                 return control_url
             case Failed(says):
                 raise UserError(says)
-        raise UserError(f"{ENDED} before it was ready; what it printed stands above")
+        raise UserError(f"{ENDED} before it was ready; see what it printed above")
 
     async def until_it_ends(self, ending: asyncio.Event) -> None:
-        """Wait until it says that it is done, or until `ending` is set."""
+        """Wait until it reports that it is done, or until `ending` is set."""
         end, said = (asyncio.ensure_future(each.wait()) for each in (ending, self._said))
         await asyncio.wait((end, said), return_when=asyncio.FIRST_COMPLETED)
         if self._said.is_set() and not self._wants_to_end:
             print(
-                f"{ENDED}: requests are passed on, and no answer will come. What it printed stands "
-                "above; end this with SIGTERM and start it anew",
+                f"{ENDED}: requests are passed on, but there will not be a verdict. See what it "
+                "printed above; end this with SIGTERM and start it again",
                 file=sys.stderr,
             )
             await end
@@ -136,13 +136,13 @@ class MirrorProcess:
             waiting.cancel()
 
     async def document(self, within_s: float) -> dict[str, Any]:
-        """Return its last document; raises `UserError` where none comes."""
+        """Return its last document; raises `UserError` if there is none."""
         document = None
         with contextlib.suppress(TimeoutError):
             document = await asyncio.wait_for(self._last, within_s)
         if document is None:
             raise UserError(
-                f"{ENDED}, and no pair counts: read what it printed above, then run the same "
+                f"{ENDED}, so no pair counts: read what it printed above, then run the same "
                 "command again"
             )
         return document
@@ -154,7 +154,7 @@ async def mirror_process(shadow: Shadow) -> AsyncIterator[MirrorProcess]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", PROGRAM,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        # Ctrl-C is for the proxy, which drains first.
+        # Ctrl-C is meant for the proxy, which drains first.
         start_new_session=True,
     )  # fmt: skip
     try:
@@ -162,7 +162,7 @@ async def mirror_process(shadow: Shadow) -> AsyncIterator[MirrorProcess]:
             raise OSError("the process has no pipes")
         process.stdin.write(frame(shadow))
         yield MirrorProcess(process.stdin, process.stdout)
-        # It ends by itself, once its last files are written.
+        # It ends by itself after it has written its last files.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), ENDING_S)
     finally:

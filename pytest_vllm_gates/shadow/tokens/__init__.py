@@ -1,1 +1,1 @@
-"""Where two greedy answers part, in tokens."""
+"""Finds the first token at which two greedy answers differ."""

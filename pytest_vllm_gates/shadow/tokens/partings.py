@@ -1,4 +1,4 @@
-"""Counts the tokens before two texts part, with the canary's tokenizer (`POST /tokenize`)."""
+"""Counts the tokens before two texts differ, with the canary's tokenizer (`POST /tokenize`)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 OK = 200
 MOST_PAIRS = 500
-"""Partings that are counted in tokens: their median does not get better with more."""
+"""How many differing pairs are counted in tokens: more do not improve the median."""
 MOST_FAILURES = 3
-"""In a row; a server without the route, or that is gone, is not asked for ever."""
+"""Failures in a row after which no more requests go to a server that lacks the route or is gone."""
 ANSWER_S = 10.0
 
 
 class PartingTokens:
-    """Asks the canary for the tokens of both texts, until that fails a few times in a row."""
+    """Requests the tokens of both texts from the canary, until that fails a few times in a row."""
 
     def __init__(
         self, root: str, key: str | None, session: Callable[[], aiohttp.ClientSession]
     ) -> None:
-        """`root` is the canary's URL without `/v1`; `session` makes a client in the loop."""
+        """`root` is the canary's URL without `/v1`; `session` creates a client in the loop."""
         self._root = root
         self._key = key
         self._make = session
@@ -32,7 +32,7 @@ class PartingTokens:
         self._failures = self._counted = 0
 
     async def before(self, model: str, first: str, second: str) -> int | None:
-        """Return how many tokens two texts have in common; None where that cannot be had."""
+        """Return how many tokens two texts have in common; None if the canary cannot count them."""
         if self._failures >= MOST_FAILURES or self._counted >= MOST_PAIRS:
             return None
         self._counted += 1

@@ -126,7 +126,7 @@ def test_page_follows_the_shadow(chromium: Browser) -> None:  # noqa: F811
 
 
 @pytest.mark.browser
-def test_page_says_that_the_shadow_is_gone(chromium: Browser) -> None:  # noqa: F811
+def test_page_reports_that_the_shadow_is_gone(chromium: Browser) -> None:  # noqa: F811
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(served(fresh_watch()))
         found = stack.enter_context(opened(chromium, url))
@@ -170,7 +170,7 @@ def test_page_fits_the_screen_and_can_be_read_aloud(
         assert [each["id"] for each in report["violations"]] == []
 
 
-def test_page_is_not_served_unasked() -> None:
+def test_page_is_not_served_by_default() -> None:
     paths = {
         with_page: {
             route.resource.canonical

@@ -79,7 +79,7 @@ def test_answer_and_request_are_as_without_the_shadow(
     first, second = stable.seen[-2:]
     assert [first[0], first[1], first[3]] == [second[0], second[1], second[3]]
     hosts = {"host", "accept-encoding", "connection"}
-    # Where a method may have a body, a library says that there is none: Content-Length is 0.
+    # For methods that may have a body, a library sends Content-Length: 0 without one.
     kept = [
         sorted(
             (name.lower(), value)
@@ -111,7 +111,7 @@ def test_only_generations_are_copied_and_without_a_clients_key(behind: Behind) -
     assert len(stable.seen) == at_stable + 4
 
 
-def test_of_a_query_the_canary_gets_what_is_listed(behind: Behind) -> None:
+def test_the_canary_gets_only_listed_query_parameters(behind: Behind) -> None:
     process, stable, canary = behind
     pairs = judged(process.document())
     path = CHAT + "?api_key=mine&beta=true&key=mine&api-version=2%2F1"
@@ -133,7 +133,7 @@ def test_a_request_that_the_stable_server_refuses_is_not_copied(
         assert canary.seen == []
 
 
-def test_a_word_of_a_conversation_keeps_no_request_from_its_copy(behind: Behind) -> None:
+def test_a_key_name_in_a_prompt_does_not_prevent_a_copy(behind: Behind) -> None:
     process, _, canary = behind
     pairs, before = judged(process.document()), len(canary.seen)
     chat(process.port, user="previous_response_id, conversation and background")
@@ -191,7 +191,7 @@ def test_a_client_that_waits_for_100_continue_gets_it(behind: Behind) -> None:
     assert reply.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 As It Is")
 
 
-def test_what_cannot_be_read_of_the_stable_server_is_shown_to_no_client(behind: Behind) -> None:
+def test_an_unreadable_answer_of_the_stable_server_is_not_shown(behind: Behind) -> None:
     process, _, _ = behind
     status, _, data = ask(process.port, "GET", "/garbage")
     assert status == 502
@@ -267,7 +267,7 @@ def test_a_stable_server_that_is_gone_is_an_error_in_the_form_of_the_api(tmp_pat
     with running(Chats()) as canary, shadow("http://127.0.0.1:9", canary.url, tmp_path) as process:
         status, data = chat(process.port)
         assert status == 502
-        assert "the stable server cannot be asked" in json.loads(data)["error"]["message"]
+        assert "the stable server cannot be reached" in json.loads(data)["error"]["message"]
         process.until(lambda now: now["traffic"]["failed"] == 1)
         assert canary.seen == []
 
@@ -318,7 +318,7 @@ def test_sigterm_lets_requests_on_their_way_end(tmp_path: Path) -> None:
         assert "KEEP WATCHING after 1 pairs" in process.printed
 
 
-def test_the_share_is_that_asked_for_and_more_memory_is_not_taken(tmp_path: Path) -> None:
+def test_the_share_and_the_memory_limit_are_as_configured(tmp_path: Path) -> None:
     with running(Chats()) as stable, running(Chats()) as canary:
         options = ("--share", "0.5", "--seed", "1", "--memory-mib", "1")
         with shadow(stable.url, canary.url, tmp_path, *options) as process:

@@ -1,4 +1,4 @@
-"""Copies leave the proxy together, in their order, and none where clients would wait for them."""
+"""Copies leave the proxy together, in order, and none if clients would have to wait for them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_copy_and_its_answer_come_out_and_give_their_memory_back() -> None:
     piped(use)
 
 
-def test_a_client_that_hangs_up_is_told() -> None:
+def test_a_client_that_hangs_up_is_reported() -> None:
     async def use(pipe: Pipe) -> None:
         copy = pipe.copy()
         pipe.outbox.offer(copy)
@@ -145,7 +145,7 @@ def test_no_copy_is_taken_without_the_other_process() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, channel.LENGTH.size, channel.LENGTH.size + 3])
-def test_a_message_that_breaks_off_is_none(cut: int) -> None:
+def test_a_message_that_breaks_off_is_dropped(cut: int) -> None:
     async def received() -> Any:
         reader = asyncio.StreamReader()
         reader.feed_data(channel.frame(Ending())[:cut])

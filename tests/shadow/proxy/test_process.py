@@ -1,4 +1,4 @@
-"""The proxy outlives the process that judges, and the other way round nothing is left behind."""
+"""The proxy outlives the process that judges, and a killed proxy leaves no process behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from servers import running
 
 from shadow.shadow_servers import WAIT_S, Chats, chat, shadow
 
-ENDED = "the process that asks the canary and judges has ended"
+ENDED = "the process that sends copies to the canary and judges them has ended"
 
 
 def children(pid: int) -> list[int]:
@@ -53,7 +53,7 @@ def test_clients_are_answered_though_the_judging_process_has_ended(tmp_path: Pat
             time.sleep(0.05)
         assert [chat(process.port) for _ in range(5)] == [right] * 5
         assert process.end() == 2
-        assert f"{ENDED}, and no pair counts" in printed.read_text()
+        assert f"{ENDED}, so no pair counts" in printed.read_text()
 
 
 def test_nothing_stays_of_a_proxy_that_is_killed(tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ def test_a_port_that_is_taken_is_an_error_that_names_it(option: str, tmp_path: P
             ),
         ):  # fmt: skip
             pass
-    assert f"127.0.0.1:{port} cannot be listened on" in printed.read_text()
+    assert f"cannot listen on 127.0.0.1:{port}" in printed.read_text()
