@@ -1,4 +1,4 @@
-"""Takes a server that already runs: finds what it serves and asks it one real question."""
+"""Attaches to a running server: finds the model that it serves and sends one real request."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MODELS_S = 30.0
 def attach(endpoint: Endpoint, timeout_s: float, *, pools: bool = False) -> Boot:
     """Return the boot of a server that runs; a failure is returned, not raised.
 
-    `endpoint`: where it answers, its model not known yet. `pools`: whether it makes vectors.
-    The failure is one of infrastructure where the server was not reached.
+    `endpoint`: its address; the model is not known yet. `pools`: whether it returns vectors.
+    The failure is one of infrastructure if the server was not reached.
     """
     evidence: dict[str, Any] = {BASE_URL: endpoint.base_url}
     try:

@@ -1,4 +1,4 @@
-"""Reads the text format of Prometheus, which `GET /metrics` answers in.
+"""Reads the text format of Prometheus, the format of `GET /metrics`.
 
 The format: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
@@ -21,7 +21,7 @@ PATH = "/metrics"
 
 
 def families(text: str) -> list[Metric]:
-    """Return all families of metrics; raises `httpx.HTTPError` where the text is not in the format.
+    """Return all families of metrics; raises `httpx.HTTPError` if the text has another format.
 
     A counter's name is without its `_total`.
     """
@@ -32,7 +32,7 @@ def families(text: str) -> list[Metric]:
 def samples(text: str, names: Collection[str]) -> list[Sample]:
     """Return the samples with these names; raises `httpx.HTTPError` as `families` does.
 
-    Other lines are not parsed: a server has thousands, and is looked at many times a second.
+    Other lines are not parsed: a server has thousands, and is polled many times a second.
     """
     ours = tuple(names)
     lines = [line for line in text.splitlines() if line.startswith(ours)]

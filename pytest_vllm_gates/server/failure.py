@@ -22,15 +22,15 @@ class Confidence(StrEnum):
 
 
 class LogOutcome(StrEnum):
-    """How the last boot of a log stands at its end."""
+    """The state of the server at the end of its last boot in a log."""
 
     SERVES = "serves"
     LOADING = "loading"
     ENDED = "ended"
-    """Somebody asked it to end."""
+    """The server was requested to end."""
     FAILED = "failed"
     UNTOLD = "untold"
-    """No line tells of a server."""
+    """No line reports a server."""
     EMPTY = "empty"
 
 
@@ -41,26 +41,26 @@ class Diagnosis:
     id: str
     title: str
     name: str
-    """The class of signatures it is of, as its file is called."""
+    """The class of its signature: the name of the signature's file."""
     phase: str
     kind: str
     confidence: Confidence
     cause: str
     fixes: tuple[str, ...]
     line: int | None
-    """Of the log, from 1; None for what the exit status alone tells."""
+    """Line of the log, from 1; None for a diagnosis from the exit status alone."""
     quoted: str
     times: int = 1
     processes: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    """The machines or pods that printed it, where the log says."""
+    """The machines or pods that printed it, if the log names them."""
     captures: tuple[tuple[str, str], ...] = ()
     supported_by: tuple[str, ...] = ()
-    """What this machine says for it."""
+    """Facts of this machine that support it."""
     contradicted_by: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     infrastructure: bool = False
-    """Whether what surrounds the server fails: the disk, a port, the Hub."""
+    """Whether the failure is outside the server: the disk, a port, the Hub."""
 
     @property
     def headline(self) -> str:
@@ -68,7 +68,7 @@ class Diagnosis:
         return f"{self.id} ({self.confidence}): {self.title}"
 
     def lines(self) -> list[str]:
-        """Return the diagnosis as a person reads it: what, why, what next, and on what grounds."""
+        """Return the diagnosis for a person: title, cause, next steps, and the evidence."""
         lines = [self.headline, f"  why:   {self.cause}"]
         lines += [
             f"  {'or:  ' if number else 'next:'}  {fix}" for number, fix in enumerate(self.fixes)
@@ -86,9 +86,7 @@ class Diagnosis:
             others = f" and {more} more" if more > 0 else ""
             lines.append(f"  where: on the node that printed it: {shown}{others}")
         lines += [f"  this machine agrees: {sentence}" for sentence in self.supported_by]
-        lines += [
-            f"  this machine speaks against it: {sentence}" for sentence in self.contradicted_by
-        ]
+        lines += [f"  this machine contradicts it: {sentence}" for sentence in self.contradicted_by]
         if self.references:
             lines.append(f"  see:   {', '.join(self.references)}")
         return lines
@@ -96,21 +94,21 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a log says went wrong."""
+    """The failure that a log reports."""
 
     answer: Diagnosis | None = None
-    """None where nothing is known of it; then `error` says whether anything went wrong at all."""
+    """None without a known failure; then `error` shows whether there was an error at all."""
     error: tuple[str, ...] = ()
     """The earliest error block that no signature explains."""
     error_line: int | None = None
     error_text: str = ""
-    """The line of the block that tells of it."""
+    """The line of the block that reports the error."""
     survived: bool = False
     """Whether the server went on serving after that error."""
     well: bool = False
-    """Whether it did so to the end, as far as anything says: then the error ended nothing."""
+    """Whether it served to the end, as far as the log shows: then the error ended nothing."""
     refused: bool = False
-    """Whether the server is well and only refused what clients asked."""
+    """Whether the server is well and only refused requests of clients."""
     outcome: LogOutcome = LogOutcome.UNTOLD
     outcome_text: str = ""
     """The same in a sentence, with its line."""
@@ -121,19 +119,19 @@ class Explanation:
 
     @property
     def unknown(self) -> bool:
-        """Whether something went wrong that no signature knows."""
+        """Whether there is an error that no signature knows."""
         return self.answer is None and bool(self.error) and not self.well
 
     @property
     def id(self) -> str | None:
-        """The answer's id, UNKNOWN, or None where nothing wrong is said."""
+        """The answer's id, UNKNOWN, or None if the log reports no failure."""
         if self.answer:
             return self.answer.id
         return UNKNOWN if self.unknown else None
 
     @property
     def of_infrastructure(self) -> bool:
-        """Whether the answer is surely a failure of what surrounds the server."""
+        """Whether the failure is certainly outside the server."""
         answer = self.answer
         return bool(
             answer and answer.infrastructure and answer.confidence is not Confidence.POSSIBLE
@@ -141,25 +139,25 @@ class Explanation:
 
     @property
     def untold(self) -> bool:
-        """Whether the log does not say how it went: it is empty, or ends while the server loads."""
+        """Whether the log does not show the result: it is empty, or ends while the server loads."""
         return self.answer is None and self.outcome in (LogOutcome.EMPTY, LogOutcome.LOADING)
 
     @property
     def name(self) -> str:
-        """The id and what it stands for; empty where there is none."""
+        """The id and its title; empty without a failure."""
         if self.answer:
             return f"{self.answer.id}, {self.answer.title}"
         return f"{UNKNOWN}, {self.error_text or self.error[-1]}" if self.unknown else ""
 
     @property
     def brief(self) -> str:
-        """The name and the fix in one line; empty where there is neither."""
+        """The name and the fix in one line; empty without a failure."""
         if self.answer:
             return f"{self.answer.headline}; next: {self.answer.fixes[0]}"
         return f"{UNKNOWN}: {self.error_text or self.error[-1]}" if self.unknown else ""
 
     def _first_lines(self) -> list[str]:
-        """Return the answer, or that there is none, and how the server stands since then."""
+        """Return the answer, or that there is none, and the server's state since then."""
         if self.answer:
             lines = self.answer.lines()
             if self.refused and self.outcome is LogOutcome.SERVES:
@@ -171,13 +169,13 @@ class Explanation:
         elif self.outcome in (LogOutcome.LOADING, LogOutcome.EMPTY):
             lines = [self.outcome_text]
         else:
-            lines = ["nothing is said of a failure"] if self.error else ["nothing wrong is said"]
+            lines = ["the log reports no failure"] if self.error else ["the log reports no error"]
             if self.outcome_text:
                 lines.append(f"  {self.outcome_text}")
         return lines
 
     def lines(self) -> list[str]:
-        """Return the explanation as a person reads it in a terminal."""
+        """Return the explanation for a person at a terminal."""
         lines = self._first_lines()
         if self.error:
             went_on = ", after which the server went on serving" if self.survived else ""
@@ -197,7 +195,7 @@ class Explanation:
         return lines
 
     def document(self) -> dict[str, Any]:
-        """Return the explanation as JSON has it."""
+        """Return the explanation as JSON."""
         return {
             "id": self.id,
             "answer": _document(self.answer) if self.answer else None,

@@ -1,4 +1,4 @@
-"""What vLLM turned off or swapped at its start, against what its flags asked for."""
+"""Features that vLLM turned off or replaced at its start, compared with its flags."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 FILE = data.FOLDER / "fallbacks.toml"
 CONFIGURED = re.compile(r"Initializing a V1 LLM engine .* with config: ")
-"""The line with the whole configuration: where it is missing, a log level hides more."""
+"""The line with the whole configuration: without it, the log level hides more lines."""
 DEVICE = re.compile(r"device_config=(\w+)")
 OFF = frozenset({"False", "0", "None", ""})
 
 
 class LogSource(toml.Record):
-    """Where vLLM's own code has a text, in which of its versions."""
+    """The place of a text in vLLM's own code, and the versions that have it."""
 
     file: str = ""
     """Relative to the package `vllm`."""
     text: str = ""
     versions: str = ">=0"
     composed: bool = False
-    """Whether no release that was read has it."""
+    """Whether it is in none of the releases that were read."""
 
     @field_validator("versions")
     @classmethod
@@ -42,18 +42,18 @@ class LogSource(toml.Record):
         try:
             SpecifierSet(versions)
         except InvalidSpecifier as error:
-            raise ValueError(f"{versions!r} is no set of versions") from error
+            raise ValueError(f"{versions!r} is not a set of versions") from error
         return versions
 
     @model_validator(mode="after")
     def _has_a_source(self) -> LogSource:
         if self.composed == bool(self.file and self.text):
-            raise ValueError("a file of vLLM with its text, or composed = true")
+            raise ValueError("expected a file of vLLM with its text, or composed = true")
         return self
 
 
 class Words(LogSource):
-    """A sentence in which vLLM says that it does something else."""
+    """A sentence of vLLM's log that reports another choice than the requested one."""
 
     pattern: str
 
@@ -65,43 +65,43 @@ class Words(LogSource):
 
 
 class Silent(LogSource):
-    """A change on one device of which the log says nothing."""
+    """A change on one device that the log does not report."""
 
     device: str
 
 
 class Topic(toml.Record):
-    """One thing that flags ask for and that vLLM may turn off or swap."""
+    """One feature that flags request and that vLLM may turn off or replace."""
 
     name: toml.Name
     flags: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
     nothing: tuple[str, ...] = ()
-    """Values that ask for nothing."""
+    """Values that request nothing."""
     told: tuple[ValuePattern, ...] = ()
     """Patterns of one group, the value that is used."""
     every: bool = False
-    """Whether several values may be told, one of which has to be the one asked for."""
+    """Whether the log may report several values, one of which must be the requested one."""
     same: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Other spellings of a value that was asked for."""
+    """Other spellings of a requested value."""
     must_tell: bool = False
     asks_for_any: bool = False
-    """Whether the flag is a table, of which the log tells whether there is any."""
+    """Whether the flag is a table, and the log reports only whether there is one."""
     record: bool = False
-    """Whether what is told is recorded in the golden, as no fact of `startup.toml` has it."""
+    """Whether the value is recorded in the golden, because no fact of `startup.toml` has it."""
     words: tuple[Words, ...] = ()
     silent: tuple[Silent, ...] = ()
 
 
 class Topics(toml.Record):
-    """The file."""
+    """The contents of the file."""
 
     topics: tuple[Topic, ...]
 
 
 @dataclass(frozen=True)
 class Fallback:
-    """Something that was asked for and is not served."""
+    """A feature that was requested and is not served."""
 
     topic: str
     asked: str
@@ -111,17 +111,17 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Choices:
-    """What vLLM made of its flags at one start."""
+    """vLLM's choices at one start, compared with its flags."""
 
     fallbacks: tuple[Fallback, ...] = ()
     decisions: Mapping[str, str] = field(default_factory=dict)
-    """What it decided where no flag asked, by topic, in the log's words."""
+    """vLLM's choices where no flag requested one, by topic, in the log's words."""
     asked: Mapping[str, str] = field(default_factory=dict)
-    """What was asked for, by topic."""
+    """The requested features, by topic."""
 
 
 def load() -> tuple[Topic, ...]:
-    """Return the topics that ship."""
+    """Return the topics of the package."""
     return toml.load(FILE, Topics).topics
 
 
@@ -134,7 +134,7 @@ def read(
 ) -> Choices:
     """Compare a log with the flags and variables of the server that wrote it.
 
-    `version` is vLLM's; without one, changes that the log does not mention are not reported.
+    `version` is vLLM's; without it, changes that the log does not mention are not reported.
     """
     lines = [*dict.fromkeys(without_prefix(line) for line in text.splitlines())]
     joined = "\n".join(lines)
@@ -160,14 +160,14 @@ def read(
 def of_log(
     log: Path | None, serve: Mapping[str, Any], env: Mapping[str, str], version: str | None
 ) -> Choices:
-    """Compare a log's file as `read` does a text; without a log nothing was decided."""
+    """Compare a log's file as `read` does; without a log nothing was chosen."""
     return read(beginning(log), serve, env, version)
 
 
 def _asked(
     topic: Topic, serve: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """Return the flag or variable that asks for a topic, and its value as text."""
+    """Return the flag or variable that requests a topic, and its value as text."""
     for flag in topic.flags:
         value = _value(flag, serve)
         if value is not None and str(value).lower() not in topic.nothing:
@@ -189,7 +189,7 @@ def _value(flag: str, serve: Mapping[str, Any]) -> Any:
 
 
 def _said(topic: Topic, lines: Iterable[str]) -> Iterator[str]:
-    """Yield each sentence in which the log says that it does otherwise, once."""
+    """Yield, once, each sentence of the log that reports another choice."""
     patterns = [re.compile(words.pattern) for words in topic.words]
     said = (
         match[0].strip() for line in lines for regex in patterns if (match := regex.search(line))
@@ -198,7 +198,7 @@ def _said(topic: Topic, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _told(topic: Topic, lines: str) -> Iterator[str]:
-    """Yield the values that the log tells; those of the first pattern that finds some."""
+    """Yield the values that the log reports, by the first pattern that matches."""
     for pattern in topic.told:
         found = [*dict.fromkeys(re.findall(pattern, lines))]
         if found:
@@ -208,33 +208,33 @@ def _told(topic: Topic, lines: str) -> Iterator[str]:
 
 
 def _otherwise(topic: Topic, value: str, found: list[str], told: list[str]) -> str:
-    """Return how the log differs from what was asked for; '' where it does not."""
+    """Return how the log differs from the request; '' if it does not."""
     if value in OFF and not topic.must_tell:
-        # Asked to be off: that it is off, for whatever reason, is as asked.
+        # Requested to be off: if it is off, the reason does not matter.
         on = [one for one in told if one not in OFF]
-        return f"the log tells {', '.join(on)}" if on and told[0] == "True" else ""
+        return f"the log reports {', '.join(on)}" if on and told[0] == "True" else ""
     if found:
-        return f"the log says: {' '.join(found)}"
+        return f"the log contains: {' '.join(found)}"
     if topic.asks_for_any:
-        return f"the log tells {told[0]}" if told and told[0] in OFF else ""
+        return f"the log reports {told[0]}" if told and told[0] in OFF else ""
     right = {one.lower() for one in (value, *topic.same.get(value.lower(), ()))}
     if told and not right & {one.lower() for one in told}:
-        return f"the log tells {', '.join(told)}"
+        return f"the log reports {', '.join(told)}"
     return ""
 
 
 def _unsaid(topic: Topic, value: str, told: list[str], lines: str, version: str | None) -> str:
-    """Return what the log should tell and does not, or what vLLM does without a word."""
+    """Return the value that the log should report and does not, or vLLM's silent change."""
     if value in OFF:
         return ""
     if topic.must_tell and not told and CONFIGURED.search(lines):
-        return f"the log does not tell {' or '.join(topic.same.get(value, (value,)))}"
+        return f"the log does not report {' or '.join(topic.same.get(value, (value,)))}"
     device = DEVICE.search(lines)
     for silent in topic.silent:
         known = version and SpecifierSet(silent.versions).contains(version, prereleases=True)
         if known and device and device[1] == silent.device:
             return (
-                f"the log says nothing, and on {silent.device} vLLM {version} sets "
+                f"the log does not report it, but on {silent.device} vLLM {version} sets "
                 f"{silent.text} (vllm/{silent.file})"
             )
     return ""

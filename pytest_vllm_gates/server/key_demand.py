@@ -1,6 +1,6 @@
-"""Has a server demand its key on every route but `/health`, by a middleware of ours.
+"""Makes a server require its key on every route but `/health`, by our own middleware.
 
-The module lies alone in `key-overlay/`: that folder is on the server's import path, where a module
+The module is alone in `key-overlay/`: that folder is on the server's import path, and a module
 beside it would hide others of the same name.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OVERLAY = Path(__file__).with_name("key-overlay")
 ARGUMENTS = ("--middleware", "vllm_gates_key.DemandKey")
-"""vLLM adds the middleware it is given last around the others: these go to the end."""
+"""vLLM puts the last middleware of its flags around the others: these go to the end."""
 RUST_FRONTEND = "VLLM_USE_RUST_FRONTEND"
 PROBED = ("/metrics", "/version", "/openapi.json", "/load")
 PROBE_S = 5.0
@@ -43,7 +43,7 @@ def import_path(environment: Mapping[str, str]) -> str:
 
 
 def open_routes(endpoint: Endpoint) -> tuple[str, ...]:
-    """Return which of some routes a server answers without its key; none of them changes it."""
+    """Return which of some routes a server answers without its key; the requests change nothing."""
     answered = []
     with http.client(replace(endpoint, tape=None), api_key="") as client:
         for path in PROBED:

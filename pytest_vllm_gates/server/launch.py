@@ -58,27 +58,27 @@ class LaunchPlan:
     python: Path | None
     overlay: Path | None
     folder: Path
-    """Where the log goes."""
+    """The folder of the log."""
     limits: BootLimits
     env: Mapping[str, str] = field(default_factory=dict)
-    """What this boot gets besides the lane's environment: its devices, where it has its own."""
+    """Variables of this boot besides the lane's environment: its devices, if it has its own."""
     redactor: Redactor = field(default_factory=Redactor)
-    """What is told of each boot's key as it is made."""
+    """Gets each boot's key as soon as it is created."""
     renderer: bool = False
     """Boot vLLM's renderer alone: tokenizer, template and config, no weights and no accelerator."""
     tape: Tape | None = None
-    """Where what is sent to the server is kept."""
+    """Records the requests that are sent to the server."""
     bounds: Bounds = DEFAULT
     """The limits of its answers."""
     demands_key: bool = False
-    """Whether every route but `/health` wants the key; vLLM itself wants it for some paths."""
+    """Whether every route but `/health` requires the key; vLLM itself requires it for some."""
 
 
 class Server:
-    """One boot of a plan and what runs of it; `stop` ends it and everything it started.
+    """One boot of a plan and its processes; `stop` ends it and everything it started.
 
-    `explain` names a failure from the log and the exit status; None where nobody is to. `taken` is
-    a server that was booted before, with its process: nothing is booted then.
+    `explain` names a failure from the log and the exit status, if given. `taken` is a server that
+    was booted before, with its process: nothing is booted then.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Server:
         return self.process.stop(grace_s) if self.process else None
 
     def died(self) -> Failure:
-        """Return the failure of a server that served and then went away."""
+        """Return the failure of a server that served and then ended."""
         assert self.process is not None  # noqa: S101 - only a booted server can die
         status = self.process.poll()
         return self._failure(f"the server died while serving{_status(status)}", status)
@@ -129,7 +129,7 @@ class Server:
             if not port_taken or self.alive():
                 break
             self._progress(
-                f"{self._plan.family.name}: the port was taken meanwhile; trying another"
+                f"{self._plan.family.name}: another process took the port; trying another port"
             )
         if boot.failure:
             self.stop()
@@ -169,7 +169,7 @@ class Server:
         return Boot(endpoint=endpoint, times=times, evidence=evidence)
 
     def _prove(self, endpoint: Endpoint) -> float | None:
-        """Ask one real prompt; return the seconds to its first token, None from a renderer."""
+        """Send one real prompt; return the seconds to its first token, None from a renderer."""
         timeout_s = self._plan.limits.stall_s
         if self._plan.renderer:
             server_ready.first_rendering(endpoint, timeout_s)
@@ -178,7 +178,7 @@ class Server:
         return server_ready.first_answer(endpoint, timeout_s, pools=pools)
 
     def _await_health(self, endpoint: Endpoint, log: Path) -> Failure | None:
-        """Wait until the server is healthy; return the failure when it never will be."""
+        """Wait until the server is healthy; return the failure if it never will be."""
         assert self.process is not None  # noqa: S101 - set by the only caller
         watch = LogWatch(log, self._on_log)
         patience = Patience(self._plan.limits, watch, self._processes)
@@ -187,7 +187,7 @@ class Server:
             healthy = status is None and server_ready.healthy(
                 endpoint, by_models=self._plan.lane.served_model_name is not None
             )
-            # After both, so that a server's last words before either are told, too.
+            # After both, so that a server's last words before either are shown, too.
             too_long = patience.too_long()
             if status is not None:
                 message = f"the server ended before it was ready{_status(status)}"
@@ -218,7 +218,7 @@ class Server:
             what=message,
             log=log,
             excerpt=excerpt,
-            hint="run again when the machine is quiet, or allow more time" if starved else "",
+            hint="run again on an idle machine, or raise the limit" if starved else "",
             explanation=explanation,
             infrastructure=starved,
         )
@@ -234,9 +234,9 @@ def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:
         {"served_model_name": [plan.family.name, alias], "host": "127.0.0.1", "port": port},
         flags.serving(plan.family, plan.checkpoint, plan.lane),
     )
-    served.pop("api_key", None)  # each boot has a key of its own, in its environment
+    served.pop("api_key", None)  # each boot has its own key, in its environment
     if _hub_token(plan):
-        del served["hf_token"]  # it stands in the environment, too
+        del served["hf_token"]  # it is in the environment, too
     arguments = flags.command_line(served)
     if plan.demands_key:
         arguments += key_demand.ARGUMENTS
@@ -247,9 +247,9 @@ def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:
 
 
 def environment(plan: LaunchPlan, api_key: str) -> dict[str, str]:
-    """Return the server's environment: this one's, the lane's, the key and the overlay.
+    """Return the server's environment: this one, the lane's, the key and the overlay.
 
-    A token of the flags stands here: every user of the machine can read a command line (proc(5)).
+    A token from the flags is put here: every user can read a command line (proc(5)).
     """
     server = {"VLLM_API_KEY": api_key}
     if token := _hub_token(plan):
@@ -269,7 +269,7 @@ def _hub_token(plan: LaunchPlan) -> str | None:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nothing listens on just now."""
+    """Return a port of the loopback interface on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

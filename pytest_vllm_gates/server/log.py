@@ -21,7 +21,7 @@ ERROR = re.compile(
     r"(?:^|[\s:'(])(?:[A-Za-z_.]*(?:Error|Exception|Interrupt)\b[:(]|error: |Fatal |fatal error)"
     r"|^cannot start |Segmentation fault|Killed"
 )
-# These report that something else went wrong; the cause stands above them.
+# These lines report that something else went wrong; the cause is above them.
 WRAPPER = re.compile(
     r"Engine core initialization failed|WorkerProc (?:failed to start|initialization failed)"
     r"|EngineDeadError|EngineCore (?:failed to start|encountered)|DeprecationWarning|FutureWarning"
@@ -30,12 +30,12 @@ TAIL_LINES = 12
 BLOCK_BYTES = 2**20
 SEARCHED_BYTES = 2**34
 READ_BYTES = 16 * 2**20
-"""Of a log that is read at once; one that is only searched is read in blocks."""
+"""Bytes of a log that are read at once; a log that is only searched is read in blocks."""
 AROUND = 2
 
 
 class LogWatch:
-    """Tells how long a growing log has been silent and what its last line says."""
+    """Reports how long a growing log has been silent, and its last line."""
 
     def __init__(self, path: Path, on_text: Callable[[str], None] | None = None) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class LogWatch:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # it was removed, or something else is in its folder's place
+    except OSError:  # it was removed, or its folder was replaced
         return 0
 
 
@@ -86,10 +86,10 @@ def without_prefix(line: str) -> str:
 
 
 def earliest_error(path: Path) -> tuple[str, ...]:
-    """Return the first error a log reports and its neighbours, or its last lines without one.
+    """Return the first error of a log with its neighbours, or its last lines if it has none.
 
-    Wrappers ("Engine core initialization failed") are passed over: the cause stands above them.
-    Lines that several ranks repeat are given once.
+    Wrappers ("Engine core initialization failed") are skipped: the cause is above them. Lines that
+    several ranks repeat are given once.
     """
     if not path.exists():
         return ()
@@ -107,7 +107,7 @@ def earliest_error(path: Path) -> tuple[str, ...]:
 def blocks(path: Path) -> Iterator[bytes]:
     """Yield a log in blocks of whole lines, as bytes of UTF-8; `-` is the standard input.
 
-    Raises `UserError` for what is no file or no text, and after `SEARCHED_BYTES`.
+    Raises `UserError` if it is not a file or not text, and after `SEARCHED_BYTES`.
     """
     with contextlib.ExitStack() as stack:
         limit, size = bounded_read.most(SEARCHED_BYTES), 0
@@ -125,7 +125,7 @@ def blocks(path: Path) -> Iterator[bytes]:
                 raise UnreadableError(path, bounded_read.too_large(size, limit))
             chunk = incomplete + chunk
             end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
-            # A line that never ends is cut, for memory to stay what it is.
+            # A line that never ends is cut, so that memory stays bounded.
             if not end and len(chunk) >= BLOCK_BYTES:
                 end = len(chunk)
             incomplete = chunk[end:]

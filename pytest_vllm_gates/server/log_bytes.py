@@ -1,7 +1,7 @@
 """The text of a log as bytes of UTF-8: of gzip, bzip2, xz and zstd files, and of UTF-16.
 
-What is no text is refused by what it is, with the command that makes one of it. A packed file is
-read up to `UNPACKED_BYTES` and for `UNPACKING_S` of the processor's time.
+A file that is not text is refused with its kind and the command that makes text of it. A packed
+file is read up to `UNPACKED_BYTES` and for `UNPACKING_S` of the processor's time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 HEAD_BYTES = 4096
 BUFFER_BYTES = 2**20
 UNPACKED_BYTES = 2**30
-"""Of a packed log, which may hold a thousand times its size."""
+"""Size of an unpacked log; a packed file may unpack to a thousand times its size."""
 UNPACKING_S = 60.0
 """Seconds of the processor in which a packed log is to be read and explained."""
 TEXT_CONTROLS = frozenset(b"\t\n\r\x08\x0b\x0c\x1b")
 MOST_CONTROLS = 0.1
-"""Share of control characters above which bytes are no text."""
+"""Share of control characters above which bytes are not text."""
 # The first bytes of a file (https://en.wikipedia.org/wiki/List_of_file_signatures).
 REFUSED = (
     (b"\x04\x22\x4d\x18", "compressed by lz4: `lz4 -dc {path} | vllm-gates explain -`"),
@@ -67,10 +67,10 @@ PACKED: tuple[tuple[bytes, str, Callable[[io.BufferedReader], object]], ...] = (
 
 
 class LogBytes(Protocol):
-    """What a log is read from."""
+    """A source of a log's bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes, none at the end."""
+        """Return at most that many bytes; none at the end."""
 
 
 class _Recoded:
@@ -80,12 +80,12 @@ class _Recoded:
         self._reader = codecs.getreader(encoding)(source, "replace")
 
     def read(self, size: int, /) -> bytes:
-        """Return up to so many characters, as UTF-8."""
+        """Return at most that many characters, as UTF-8."""
         return self._reader.read(size).encode("utf-8", "replace")
 
 
 class _Unpacked(io.RawIOBase):
-    """What a compressed file holds; one that breaks off is refused as such."""
+    """The contents of a compressed file; a file that is cut off is refused."""
 
     def __init__(self, source: BinaryIO, path: Path, kind: str) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Fill a buffer, return the bytes; raises `UnreadableError` where the file breaks off."""
+        """Fill a buffer, return the count of bytes; raises `UnreadableError` for a cut-off file."""
         view = memoryview(buffer)
         try:
             data = self._source.read(len(view))
@@ -116,7 +116,7 @@ class _Unpacked(io.RawIOBase):
         seconds = time.process_time() - self._began
         if self._size <= UNPACKED_BYTES and seconds <= UNPACKING_S:
             return
-        beyond = f"holds more than {limits.amount(UNPACKED_BYTES)}"
+        beyond = f"unpacks to more than {limits.amount(UNPACKED_BYTES)}"
         if self._size <= UNPACKED_BYTES:
             beyond = f"takes more than {UNPACKING_S:g} s ({limits.amount(self._size)} so far)"
         program = UNPACKERS[self._kind]
@@ -128,7 +128,7 @@ class _Unpacked(io.RawIOBase):
 
 
 def text_of(source: BinaryIO, path: Path) -> LogBytes:
-    """Return what reads a log's text; raises `UnreadableError` for what is no text."""
+    """Return a reader of a log's text; raises `UnreadableError` if it is not text."""
     buffered = io.BufferedReader(cast("io.RawIOBase", source), BUFFER_BYTES)
     head = buffered.peek(HEAD_BYTES)[:HEAD_BYTES]
     for magic, kind, opener in PACKED:
@@ -150,7 +150,7 @@ def _decoded(buffered: io.BufferedReader[Any], path: Path) -> LogBytes:
 
 
 def _encoding(head: bytes) -> str | None:
-    """Return the encoding of a text that is not UTF-8, None for one that may be."""
+    """Return the encoding of a text that is not UTF-8; None for one that may be UTF-8."""
     for bom, encoding in BOMS:
         if head.startswith(bom):
             return encoding
@@ -171,7 +171,7 @@ def _check(head: bytes, path: Path) -> None:
         raise UnreadableError(path, "a tar archive: unpack it, and explain the folder")
     if _encoding(head):
         return
-    text = head.strip(b"\0")  # what copytruncate leaves before the lines that were written later
+    text = head.strip(b"\0")  # copytruncate leaves these before later lines
     controls = sum(1 for byte in text if byte < ord(" ") and byte not in TEXT_CONTROLS)
     if text and controls > MOST_CONTROLS * len(text):
         raise UnreadableError(path, "binary data, not a log: nothing was read of it")

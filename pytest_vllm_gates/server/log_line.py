@@ -9,7 +9,7 @@ from pytest_vllm_gates.bounded import syntax
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
-# What collectors put before a line, outermost first; a line may have several.
+# Prefixes that collectors put before a line, outermost first; a line may have several.
 COLLECTORS = (
     # kubectl --prefix: "[pod/vllm-0/vllm] "
     re.compile(r"\[pod/(?P<node>[^\]]+)\] "),
@@ -48,9 +48,9 @@ STAMPS = (
     # uvicorn, as "ERROR:    "
     re.compile(rf"{LEVELS}: {{3,}}"),
 )
-# What NCCL puts before its lines, as "node1:4827:6900 [4]".
+# The prefix of NCCL's lines, as "node1:4827:6900 [4]".
 NCCL_HOST = re.compile(r"(?P<node>[A-Za-z][\w.-]*):\d+:\d+ \[\d+\] ")
-# Quotation marks as web pages have them.
+# Quotation marks as they are in web pages.
 TYPOGRAPHIC = str.maketrans("\u2018\u2019\u201c\u201d\xa0", "''\"\" ")
 REPEATED = re.compile(r" (?:\[repeated \d+x across (?:cluster|all nodes)\].*)$")
 LINE_CHARACTERS = 20_000
@@ -59,15 +59,15 @@ MAX_PREFIXES = 8
 
 
 class LogLine(NamedTuple):
-    """A line without its prefixes, and what they said."""
+    """A line without its prefixes, and the facts in them."""
 
     text: str
     level: str = ""
-    """`ERROR` and the like; empty where the line has none."""
+    """`ERROR` and others; empty if the line has none."""
     process: str = ""
-    """`Worker_TP1`, `rank0`; empty where the line does not say."""
+    """`Worker_TP1`, `rank0`; empty if the line does not name it."""
     node: str = ""
-    """The machine or pod that printed it; empty where the line does not say."""
+    """The machine or pod that printed it; empty if the line does not name it."""
 
 
 def free(line: str) -> LogLine:
@@ -131,7 +131,7 @@ def _without_collectors(line: str) -> tuple[str, str]:
 
 
 def _out_of_json(line: str) -> str:
-    """Return what a line says that is a JSON object, as Docker's `json-file` driver writes them."""
+    """Return the message of a line that is a JSON object, as Docker's `json-file` driver writes."""
     try:
         document = syntax.json_value(line[:JSON_CHARACTERS])
     except syntax.BadSyntaxError:

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Load:
-    """Counts are since the server began, but for what runs and waits now."""
+    """Counts since the server began, except the requests that run and wait now."""
 
     at: float
-    """When it was looked at, on the monotonic clock, in seconds."""
+    """The time of the reading, on the monotonic clock, in seconds."""
     running: int
     waiting: int
     generated: int
     """Tokens generated."""
     read: int
-    """Tokens of prompts taken in."""
+    """Tokens of prompts processed."""
     preempted: int
-    """Requests put off because the KV cache was full."""
+    """Requests preempted because the KV cache was full."""
     kv_usage: float
     """The share of the KV cache in use, 0 to 1, summed over the engines."""
     cached: int = 0
@@ -46,7 +46,7 @@ class Load:
 
     @property
     def progress(self) -> tuple[float, ...]:
-        """What changes whenever the server gets anywhere with its requests."""
+        """The figures that change whenever the server makes progress with its requests."""
         return (self.running, self.waiting, self.generated, self.read, self.kv_usage)
 
     def as_evidence(self) -> dict[str, Any]:
@@ -70,14 +70,14 @@ class Metrics:
     """Reads a server's metrics while its `with` block lasts."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Raises `NotApplicable` where the server does not tell what is in flight."""
+        """Raises `NotApplicable` if the server does not report how many requests are in flight."""
         self._client = http.client(endpoint)
         reply = self._client.get("/metrics")
         if not reply.is_success or RUNNING not in reply.text:
             self._client.close()
             raise NotApplicable(
-                "the server does not tell how many requests run "
-                f"(/metrics answers {reply.status_code}): who leaves cannot be seen"
+                "the server does not report how many requests run "
+                f"(/metrics answers {reply.status_code}): a cancelled request cannot be seen"
             )
 
     def __enter__(self) -> Self:
@@ -87,7 +87,7 @@ class Metrics:
         self._client.close()
 
     def load(self) -> Load:
-        """Return what the server is busy with now; raises `httpx.HTTPError` when it is silent."""
+        """Return the server's load now; raises `httpx.HTTPError` if it does not answer."""
         text = self._client.get("/metrics").raise_for_status().text
         return Load(
             at=time.monotonic(),
@@ -104,7 +104,7 @@ class Metrics:
 def cached_tokens(endpoint: Endpoint) -> int:
     """Return how many tokens of prompts were found in the prefix cache since the server began.
 
-    0 where the server does not tell.
+    0 if the server does not report it.
     """
     return round(_sum_of(_text(endpoint), (HITS,)))
 
@@ -116,7 +116,7 @@ def sums(endpoint: Endpoint, names: Sequence[str]) -> dict[str, float]:
 
 
 def cache_config(endpoint: Endpoint) -> dict[str, str]:
-    """Return how the server's KV cache is set up, by vLLM's own names; empty where it is not told.
+    """Return the setup of the server's KV cache, by vLLM's own names; empty if not reported.
 
     The labels of `vllm:cache_config_info`: `block_size`, `num_gpu_blocks`, `cache_dtype` and more.
     """

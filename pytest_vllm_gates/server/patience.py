@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.server.log import LogWatch
 
 STARVED = 0.5
-"""A server that waited for a processor for so much of the time that it was ready to run is slow
-by what others do on its machine."""
+"""A server that waited for a processor for this share of the time that it was ready to run is
+slow because of other processes on its machine."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class BootLimits:
 
 @dataclass(frozen=True)
 class TooLong:
-    """What took too long."""
+    """The limit that was exceeded."""
 
     what: str
     starved: bool
@@ -37,7 +37,7 @@ class TooLong:
 
 
 class Patience:
-    """How long a boot that has begun now may go on; `processes` returns the ids of the server's."""
+    """The limits of a boot that begins now; `processes` returns the ids of the server's."""
 
     def __init__(
         self, limits: BootLimits, watch: LogWatch, processes: Callable[[], Iterable[int]]
@@ -54,7 +54,7 @@ class Patience:
         return time.monotonic() - self._began
 
     def too_long(self) -> TooLong | None:
-        """Return what took too long; None while nothing did."""
+        """Return the limit that was exceeded; None while there is none."""
         silent_s = self._watch.silent_s()
         if silent_s < self._silent_s:
             self._since_silent.restart()

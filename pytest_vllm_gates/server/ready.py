@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EMBEDDINGS, CLASSIFY = "/v1/embeddings", "/classify"
 NOT_OFFERED = (404, 405, 501)
-"""How a server tells that it has no such route, or not for this model."""
+"""A server's answers if it has no such route, or not for this model."""
 FIRST_CHAT: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello!"}],
     "max_tokens": 16,
@@ -38,10 +38,10 @@ class FirstChat:
 
 
 def healthy(endpoint: Endpoint, *, by_models: bool = False) -> bool:
-    """Return whether `/health` answers 200 and the models listed include ours.
+    """Return whether `/health` answers 200 and the listed models include ours.
 
-    The alias is new for every boot, so another server on the same port is never taken for ours.
-    With `by_models`, a server that has no `/health` is well when it lists the model.
+    The alias is new for every boot, so another server on the same port is never mistaken for ours.
+    With `by_models`, a server without `/health` is well if it lists the model.
     """
     accepted = {httpx.codes.OK, httpx.codes.NOT_FOUND} if by_models else {httpx.codes.OK}
     try:
@@ -56,7 +56,7 @@ def healthy(endpoint: Endpoint, *, by_models: bool = False) -> bool:
 def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:
     """Send one streamed chat and wait for its end.
 
-    Raises `NotServing` when none comes back, `NotReached` when something before the server answers.
+    Raises `NotServing` without an answer, `NotReached` if something before the server answers.
     """
     started = time.monotonic()
     body = {"model": endpoint.model, **FIRST_CHAT}
@@ -75,7 +75,7 @@ def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:
             first_token_s = _read(_events(reply.iter_lines()), started, timeout_s)
     except httpx.TimeoutException as error:
         raise NotServing(
-            f"the first chat brought nothing for {timeout_s:g} s while /health answered"
+            f"the first chat returned nothing for {timeout_s:g} s while /health answered"
         ) from error
     except httpx.HTTPError as error:
         raise NotServing(f"the first chat broke off: {error}") from error
@@ -83,9 +83,9 @@ def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:
 
 
 def first_answer(endpoint: Endpoint, timeout_s: float, *, pools: bool) -> float:
-    """Ask for one chat, or one vector or class where the family `pools`; return the seconds.
+    """Send one chat, or one text for a vector or class if the family `pools`; return the seconds.
 
-    Raises `NotServing` when none comes back, `NotReached` when something before the server answers.
+    Raises `NotServing` without an answer, `NotReached` if something before the server answers.
     """
     if not pools:
         return first_chat(endpoint, timeout_s).first_token_s
@@ -110,7 +110,7 @@ def first_answer(endpoint: Endpoint, timeout_s: float, *, pools: bool) -> float:
 
 
 def first_rendering(endpoint: Endpoint, timeout_s: float) -> None:
-    """Have one prompt rendered; raises `NotServing` when that does not work."""
+    """Have one prompt rendered; raises `NotServing` if that fails."""
     body = {"model": endpoint.model, "messages": FIRST_CHAT["messages"]}
     try:
         with http.client(endpoint) as client:
@@ -128,7 +128,7 @@ def _read(events: Iterable[dict[str, Any] | None], started: float, timeout_s: fl
     for event in events:
         if event is None:
             if first_token_s is None:
-                raise NotServing("the first chat came back without a single token")
+                raise NotServing("the first chat ended without a single token")
             return first_token_s
         if "error" in event and not event.get("choices"):
             raise NotServing(
@@ -149,7 +149,7 @@ def _read(events: Iterable[dict[str, Any] | None], started: float, timeout_s: fl
 
 
 def _events(lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
-    """Yield the events of a stream, None for its end; also what only keeps it open, empty."""
+    """Yield the events of a stream, None for its end, and empty ones for keep-alive lines."""
     for line in lines:
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
@@ -158,17 +158,17 @@ def _events(lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
         try:
             event = json.loads(data) if line.startswith("data:") else {}
         except ValueError as error:
-            raise NotServing(f"the first chat brought what is no JSON: {data[:200]!r}") from error
+            raise NotServing(f"the first chat returned invalid JSON: {data[:200]!r}") from error
         yield event if isinstance(event, dict) else {}
 
 
 def _finishes(event: dict[str, Any]) -> bool:
-    """Return whether an event says why the answer ends."""
+    """Return whether an event has the reason why the answer ends."""
     return any(choice.get("finish_reason") for choice in event.get("choices") or ())
 
 
 def _carries_text(event: dict[str, Any]) -> bool:
-    """Return whether an event holds generated text; the first one carries only the role."""
+    """Return whether an event has generated text; the first one carries only the role."""
     deltas = [choice.get("delta") or {} for choice in event.get("choices") or ()]
     return any(
         delta.get(key)

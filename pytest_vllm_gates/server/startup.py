@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 LOG_BYTES = 4 * 2**20
-"""A start is told in the log's beginning; what follows may be days of requests."""
+"""The start is in the log's beginning; the rest may be days of requests."""
 
 
 def observe(endpoint: Endpoint, log: Path | None) -> Startup:
-    """Return what a running server tells of its start; without a log only what its metrics do."""
+    """Return the facts that a running server reports of its start; only metrics without a log."""
     return replace(read_log(log), cache=metrics.cache_config(endpoint))
 
 
 def read_log(log: Path | None) -> Startup:
-    """Return what a log's file tells of a start; nothing without a log."""
+    """Return the facts that a log's file reports of a start; none without a log."""
     return read(beginning(log))
 
 
 def beginning(log: Path | None) -> str:
-    """Return the part of a log that tells of the start; '' without a log."""
+    """Return the part of a log with the start; '' without a log."""
     return read_from(log)[:LOG_BYTES] if log and log.exists() else ""
 
 
 def read(text: str) -> Startup:
-    """Return what a log tells of a start."""
-    # Several ranks say the same: the first one counts.
+    """Return the facts that a log reports of a start."""
+    # Several ranks report the same: the first one counts.
     lines = "\n".join(dict.fromkeys(without_prefix(line) for line in text.splitlines()))
     startup_patterns = patterns()
     facts = {
@@ -54,7 +54,7 @@ def read(text: str) -> Startup:
 
 
 def value(pattern: Pattern, lines: str) -> str:
-    """Return what a pattern finds in a log; empty where it finds nothing."""
+    """Return the match of a pattern in a log; empty without a match."""
     if pattern.every:
         values = [captured for regex in pattern.patterns for captured in re.findall(regex, lines)]
         return ", ".join(sorted(set(values)))

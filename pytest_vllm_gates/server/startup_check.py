@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 FILE = data.FOLDER / "startup.toml"
 GIB = 2**30
 PROCESSOR_FACT = "cpu_ssm_cache_dtype"
-"""What the processor alone decides: another one is no change of the server."""
+"""The fact that depends on the processor alone: another processor is not a change of the server."""
 
 
 class Pattern(toml.Record):
-    """One thing a log may tell: regular expressions whose one group is its value."""
+    """One fact that a log may report: regular expressions whose one group is its value."""
 
     name: str
     patterns: tuple[ValuePattern, ...] = Field(min_length=1)
     every: bool = False
-    """Whether several finds are one fact together."""
+    """Whether several matches together are one fact."""
 
 
 class Patterns(toml.Record):
-    """The file."""
+    """The contents of the file."""
 
     facts: tuple[Pattern, ...]
     figures: tuple[Pattern, ...]
@@ -40,25 +40,25 @@ class Patterns(toml.Record):
 
 @dataclass(frozen=True)
 class Startup:
-    """What the log and the metrics of one boot tell; what they do not tell is absent."""
+    """The facts that the log and the metrics of one boot report; unreported facts are absent."""
 
     facts: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Tokens, GiB and requests, as each one's name says."""
+    """Tokens, GiB and requests, as the name shows."""
     cache: Mapping[str, str] = field(default_factory=dict)
     """The labels of `vllm:cache_config_info`."""
     decisions: Mapping[str, str] | None = None
-    """What vLLM decided where no flag asked, by topic of `fallbacks.toml`; None where that is not
-    known, as in a golden that an older version recorded."""
+    """vLLM's choices where no flag requested one, by topic of `fallbacks.toml`; None if unknown,
+    as in a golden that an older version recorded."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
-    """Seconds that the server's log gives for a phase of the start. They are not compared: another
+    """Seconds of each phase of the start, from the server's log. They are not compared: another
     boot of the same server takes another time."""
 
     def concurrency_at(self, tokens: int) -> float | None:
-        """Return how many requests of so many tokens have room in the KV cache at once.
+        """Return how many requests of this many tokens fit into the KV cache at once.
 
-        vLLM tells it for requests of the longest length; shorter ones are taken to need less in
-        proportion, which for sliding windows and states is too good by a little.
+        vLLM reports it for requests of the longest length; shorter ones are assumed to need less in
+        proportion, which is slightly optimistic for sliding windows and states.
         """
         concurrency, longest = (
             self.figures.get(name) for name in ("kv_concurrency", "kv_concurrency_tokens")
@@ -67,13 +67,13 @@ class Startup:
 
     @property
     def kv_bytes(self) -> int | None:
-        """The memory set aside for the KV cache, as far as the log's rounding tells it."""
+        """The memory reserved for the KV cache, within the log's rounding."""
         gib = self.figures.get("kv_gib")
         return round(gib * GIB) if gib is not None else None
 
     @property
     def cpu_ssm_cache_dtype(self) -> str | None:
-        """The type vLLM's CPU platform gave a recurrent state; None where it left the model's."""
+        """The type vLLM's CPU platform gave a recurrent state; None if it kept the model's."""
         return self.facts.get(PROCESSOR_FACT)
 
     def as_evidence(self) -> dict[str, Any]:
@@ -90,16 +90,16 @@ def patterns() -> Patterns:
 TITLE = "golden 1: start-up: "
 END = "end of golden"
 MARGIN = 0.05
-"""The share by which a figure may differ: memory that others hold moves a GPU's by a little."""
+"""The share by which a figure may differ: other processes' memory moves a GPU's by a little."""
 ROUNDED_GIB = 0.01
-"""By what two figures may differ that were one before each was rounded to two decimals."""
+"""The difference between two equal figures that were each rounded to two decimals."""
 FACTS, FIGURES, DECISIONS = "facts", "figures", "decisions"
 FIGURES_BY_PROCESSOR = frozenset({"kv_tokens", "kv_concurrency"})
-"""What follows from that fact; `memory_plan` judges these figures on any processor."""
+"""Figures that depend on that fact; `memory_plan` judges them on any processor."""
 
 
 def as_toml(title: str, startup: Startup) -> str:
-    """Lay out a start as a golden, one line a fact."""
+    """Format a start as a golden, one line a fact."""
     lines = [f"{TITLE}{title}"]
     tables: dict[str, Mapping[str, Any]] = {FACTS: startup.facts, FIGURES: startup.figures}
     if startup.decisions is not None:
@@ -110,7 +110,7 @@ def as_toml(title: str, startup: Startup) -> str:
 
 
 def parsed(text: str) -> Startup:
-    """Read what `written` lays out; raises `CorruptGolden` for anything else."""
+    """Read the format of `as_toml`; raises `CorruptGolden` for anything else."""
     tables: dict[str, dict[str, str]] = {FACTS: {}, FIGURES: {}}
     target = tables[FACTS]
     for line in text.splitlines()[1:-1]:
@@ -127,26 +127,26 @@ def parsed(text: str) -> Startup:
 
 
 def changes(recorded: Startup, current: Startup) -> Iterator[str]:
-    """Yield one sentence for everything that is otherwise now.
+    """Yield one sentence for everything that differs now.
 
     vLLM keeps a recurrent state in another type on another processor. The cache figures of two such
-    starts cannot be compared, and are left out. Decisions are compared where both starts have them.
+    starts cannot be compared, and are left out. Decisions are compared if both starts have them.
     """
     same_processor = recorded.cpu_ssm_cache_dtype == current.cpu_ssm_cache_dtype
     left_out = frozenset() if same_processor else FIGURES_BY_PROCESSOR
     for name in sorted({*recorded.facts, *current.facts} - {PROCESSOR_FACT}):
         before, after = recorded.facts.get(name), current.facts.get(name)
         if before != after:
-            yield f"{name}: {before or 'not told'}, now {after or 'not told'}"
+            yield f"{name}: {before or 'not reported'}, now {after or 'not reported'}"
     if recorded.decisions is not None and current.decisions is not None:
         for name in sorted({*recorded.decisions, *current.decisions}):
             was_said, is_said = recorded.decisions.get(name), current.decisions.get(name)
             if was_said != is_said:
-                yield f"{name}: {was_said or 'not told'}, now {is_said or 'not told'}"
+                yield f"{name}: {was_said or 'not reported'}, now {is_said or 'not reported'}"
     for name in sorted({*recorded.figures, *current.figures} - left_out):
         was, is_ = recorded.figures.get(name), current.figures.get(name)
         if was is None or is_ is None:
-            words = ("not told" if value is None else f"{value:g}" for value in (was, is_))
+            words = ("not reported" if value is None else f"{value:g}" for value in (was, is_))
             yield f"{name}: {', now '.join(words)}"
         elif abs(is_ - was) > MARGIN * abs(was) + (ROUNDED_GIB if name.endswith("_gib") else 0):
             share = f" ({is_ / was - 1:+.0%})" if was else ""

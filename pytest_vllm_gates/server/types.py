@@ -11,62 +11,62 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.server.failure import Explanation
 
-# How the reason of what is BLOCKED for want of a server begins.
+# The beginning of the reason of a gate that is BLOCKED because no server booted.
 DID_NOT_BOOT = "the server did not boot"
 DOES_NOT_SERVE = "the server runs and does not serve"
 BASE_URL = "base_url"
-"""Under this name the evidence of a server that already ran tells its address."""
+"""The key of a running server's address in the evidence."""
 GONE = "the server is gone"
 KEPT = "kept"
-"""Under this name a boot's evidence tells of a server that is kept for other runs."""
+"""The key, in a boot's evidence, of a server that is kept for other runs."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a server is not there: one sentence, what its log comes to and the next step."""
+    """Why a server is not there: one sentence, the explanation of its log, and the next step."""
 
     what: str
     log: Path | None = None
     excerpt: tuple[str, ...] = ()
     hint: str = ""
     explanation: Explanation | None = None
-    """What the log's signatures say; None where there is no log, or nothing to know it by."""
+    """The explanation by the log's signatures; None without a log or without signatures."""
     infrastructure: bool = False
-    """Whether it says nothing of what is served: the network, a gateway, the disk, a package."""
+    """Whether the cause is not what is served: the network, a gateway, the disk, a package."""
 
     @property
     def of_infrastructure(self) -> bool:
-        """Whether what surrounds the server failed, by what is known of it or by its log."""
+        """Whether the failure is outside the server, by itself or by its log."""
         named = self.explanation is not None and self.explanation.of_infrastructure
         return self.infrastructure or named
 
     @property
     def brief(self) -> str:
-        """The failure in one line, with its name and the fix where it has one."""
+        """The failure in one line, with its name and its fix, if known."""
         brief = self.explanation.brief if self.explanation else ""
         headline = self.what.splitlines()[0]
         return f"{headline}: {brief}" if brief else headline
 
     @property
     def with_next_step(self) -> str:
-        """The failure with its next step on the first line, which is all that a summary shows."""
+        """The failure with its next step on the first line, which is the only line in a summary."""
         more = self.explain().splitlines()[1:]
         if self.hint:
             return "\n".join([f"{self.brief}; next: {self.hint}", *more])
-        # Two lines are what is wrong and what mends it, as a `UserError` has them.
+        # Two lines are the problem and its fix, as in a `UserError`.
         return "\n".join([self.brief, *more]) if len(more) > 1 else "; ".join([self.brief, *more])
 
     def explain(self) -> str:
-        """Return the failure as a person reads it in a terminal."""
+        """Return the failure for a person at a terminal."""
         explanation = self.explanation
-        # The name stands on the first line, which is all that a summary shows.
+        # The name is on the first line, which is the only line in a summary.
         lines = [
             f"{self.what}: {explanation.name}" if explanation and explanation.name else self.what
         ]
         if explanation and explanation.id:
             lines += ["", *explanation.lines()]
         elif self.excerpt:
-            lines += ["", "the log says:", *(f"    {line}" for line in self.excerpt)]
+            lines += ["", "from the log:", *(f"    {line}" for line in self.excerpt)]
         if self.log:
             lines += ["", f"whole log: {self.log}"]
         if self.hint:
@@ -80,7 +80,7 @@ class BootTimes:
 
     health_s: float | None
     first_chat_s: float | None
-    """These two are None for a server that ran already: its start is not known."""
+    """These two are None for a server that already ran: its start is not known."""
     first_token_s: float | None
     """Seconds from sending the first chat to its first generated token; None for a renderer."""
 

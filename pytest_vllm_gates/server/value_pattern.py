@@ -10,7 +10,7 @@ from pydantic import AfterValidator
 
 def _one_group(pattern: str) -> str:
     if re.compile(pattern).groups != 1:
-        raise ValueError(f"{pattern!r} has not one group, the value")
+        raise ValueError(f"{pattern!r} must have exactly one group, the value")
     return pattern
 
 

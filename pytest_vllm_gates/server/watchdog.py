@@ -1,4 +1,4 @@
-"""Watches a loaded server and notices a hang: requests wait, and no counter moves."""
+"""Watches a loaded server and notices a hang: requests wait, and no counter changes."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class RestState:
     """The server after a rung, when it had time to come to rest."""
 
     canary: Completion
-    """What it says to a short question."""
+    """Its answer to a short prompt."""
     in_flight: int | None
-    """None where the server does not tell."""
+    """None if the server does not report it."""
     kv_usage: float | None
     memory_bytes: int | None
-    """Resident memory of its processes; None where it is not this run's."""
+    """Resident memory of its processes; None if the server is not this run's."""
 
 
 @dataclass(frozen=True)
 class Hang:
-    """A server that went on without getting anywhere."""
+    """A server that ran on without progress."""
 
     silent_s: float
     running: int
     waiting: int
     health: str
-    """What `/health` said meanwhile."""
+    """The answer of `/health` meanwhile."""
     stacks: Path | None
-    """Where the stacks of its processes were written."""
+    """The file with the stacks of its processes."""
 
 
 HEALTH_LIMIT_S = 5.0
@@ -54,7 +54,7 @@ STACKS_LIMIT_S = 20.0
 
 
 class Watchdog:
-    """Looks at a server's metrics and remembers when they last moved."""
+    """Reads a server's metrics and remembers when they last changed."""
 
     def __init__(self, metrics: Metrics | None) -> None:
         """Without `metrics` only time passes."""
@@ -64,12 +64,12 @@ class Watchdog:
         self.waited = 0
 
     def silent_s(self) -> float:
-        """Return how long nothing has moved, at least as far as can be seen."""
+        """Return for how long nothing has changed, as far as can be observed."""
         if self._metrics is not None:
             try:
                 load = self._metrics.load()
             except httpx.HTTPError:
-                pass  # it does not even answer that
+                pass  # it does not even answer /metrics
             else:
                 if self.last is None or load.progress != self.last.progress:
                     self._moved = time.monotonic()
@@ -78,7 +78,7 @@ class Watchdog:
         return time.monotonic() - self._moved
 
     def hang(self, endpoint: Endpoint, processes: Iterable[int], folder: Path | None) -> Hang:
-        """Write down how the server hangs, with its stacks where a `folder` is given for them."""
+        """Record how the server hangs, with its stacks if a `folder` is given for them."""
         return Hang(
             silent_s=round(time.monotonic() - self._moved, 1),
             running=self.last.running if self.last else 0,
@@ -89,7 +89,7 @@ class Watchdog:
 
 
 def health(endpoint: Endpoint) -> str:
-    """Return what `/health` says: a status, or why there is none."""
+    """Return the answer of `/health`: a status, or why there is none."""
     try:
         with http.client(endpoint) as client:
             return str(client.get("/health", timeout=HEALTH_LIMIT_S).status_code)
@@ -98,9 +98,9 @@ def health(endpoint: Endpoint) -> str:
 
 
 def stacks(processes: Iterable[int], path: Path) -> Path | None:
-    """Write what every thread of some processes is doing; return the file, None for none.
+    """Write the stack of every thread of some processes; return the file, None for none.
 
-    By py-spy where it is installed and may look, else as far as the kernel tells.
+    By py-spy if it is installed and permitted, else as far as the kernel shows it.
     """
     traces = [f"process {pid}\n{_py_spy(pid) or _kernel(pid)}" for pid in processes]
     if not traces:
@@ -108,7 +108,7 @@ def stacks(processes: Iterable[int], path: Path) -> Path | None:
     try:
         write_whole(path, "\n".join(traces))
     except WriteError:
-        return None  # the hang is to be told all the same
+        return None  # the hang is reported all the same
     return path
 
 
@@ -144,12 +144,12 @@ LOOK_S = 0.1
 
 
 class Watch:
-    """Looks from a thread of its own while its `with` block lasts."""
+    """Polls in a separate thread while its `with` block lasts."""
 
     def __init__(
         self, metrics: Metrics | None, still_s: float, hang: Callable[[Watchdog], Hang]
     ) -> None:
-        """`still_s`: how long nothing may move; `hang` tells of a server in which nothing does."""
+        """`still_s`: how long nothing may change; `hang` describes a server without changes."""
         self._watchdog = Watchdog(metrics)
         self._still_s = still_s
         self._tell = hang
@@ -171,7 +171,7 @@ class Watch:
         while not self._over.wait(LOOK_S):
             silent_s = watchdog.silent_s()
             if watchdog.last is None:
-                continue  # it has told nothing yet
+                continue  # it has no reading yet
             if watchdog.last not in self.seen[-1:]:
                 self.seen.append(watchdog.last)
             if silent_s > self._still_s and not self.hang:

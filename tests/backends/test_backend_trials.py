@@ -50,7 +50,7 @@ def test_the_backend_of_a_gpu_is_read_and_a_swap_noticed() -> None:
     assert startup.read(default).facts["attention_backend"] == "FLASH_ATTN_MLA"
     asked = {"attention_backend": "TRITON_MLA"}
     (fallback,) = fallbacks.read(default, asked, {}, "0.32.0").fallbacks
-    assert fallback.says == "the log tells FLASH_ATTN_MLA"
+    assert fallback.says == "the log reports FLASH_ATTN_MLA"
     served = USES.format("AttentionBackendEnum.TRITON_MLA")  # composed: how an enum is printed
     for name in (served, USES.format("TRITON_MLA")):
         assert fallbacks.read(name, asked, {}, "0.32.0").fallbacks == ()
@@ -60,7 +60,7 @@ def test_a_gdn_kernel_of_a_gpu_is_compared_with_the_one_asked_for() -> None:
     log = (HEALTHY / "gpu-h100-qwen3.5-0.32.log").read_text("utf-8")
     assert fallbacks.read(log, {"gdn_prefill_backend": "triton"}, {}).fallbacks == ()
     (fallback,) = fallbacks.read(log, {"gdn_prefill_backend": "flashinfer"}, {}).fallbacks
-    assert fallback.says == "the log tells Triton/FLA"
+    assert fallback.says == "the log reports Triton/FLA"
 
 
 def test_a_matrix_is_laid_out_with_speeds_relative_to_the_default() -> None:

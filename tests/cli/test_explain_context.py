@@ -111,7 +111,7 @@ def test_each_container_is_explained_by_itself(capsys: pytest.CaptureFixture[str
     assert status == 0
     assert text.startswith("== vllm-0/vllm\nKV_NONE (certain)"), text
     assert "  seen:  line 4, by EngineCore" in text
-    assert "== vllm-0/proxy\nnothing wrong is said" in text
+    assert "== vllm-0/proxy\nthe log reports no error" in text
     Path("compose.log").write_text(f"vllm-1  | {CAUSE}\nnginx-1 | ready\n")
     assert "== vllm-1\nKV_NONE" in explained(capsys, "compose.log")[1]
     Path("table.log").write_text(f"gpu | memory\nhost | memory\n{CAUSE}\nend\nend\n")
@@ -127,7 +127,7 @@ def test_a_folder_is_explained_file_by_file(capsys: pytest.CaptureFixture[str]) 
     status, text = explained(capsys, "logs")
     assert status == 0
     assert text.startswith("== inner/b.log\nKV_NONE"), text
-    assert "== a.log\nnothing wrong is said\n  the server serves" in text
+    assert "== a.log\nthe log reports no error\n  the server serves" in text
     Path("logs/core").write_bytes(b"\x7fELF" + bytes(99))
     status, text = explained(capsys, "logs")
     assert (status, "not read: logs/core: a program or a core dump" in text) == (2, True)
@@ -181,7 +181,7 @@ def test_a_packed_log_is_bounded_in_bytes_and_time(
     assert explained(capsys, name)[0] == 0
     monkeypatch.setattr(log_bytes, limit, 2**20 if limit == "UNPACKED_BYTES" else 0.0)
     status, text = explained(capsys, name)
-    beyond = "holds more than 1 MiB" if limit == "UNPACKED_BYTES" else "takes more than 0 s"
+    beyond = "unpacks to more than 1 MiB" if limit == "UNPACKED_BYTES" else "takes more than 0 s"
     assert (status, beyond in text, "was not read to its end" in text) == (2, True, True), text
     assert f"-dc {name} | tail -c 200M | vllm-gates explain -" in text
 

@@ -37,7 +37,7 @@ def test_healthy_log_gives_no_diagnosis() -> None:
         (),
     )
     assert explanation.lines() == [
-        "nothing wrong is said",
+        "the log reports no error",
         "  the server serves: it answers requests (line 7)",
     ]
     assert explanation.lines_read == len(HEALTHY)
@@ -350,7 +350,7 @@ def test_traceback_code_lines_are_not_matched() -> None:
         f"INFO {STAMP} [a.py:1] Route: /v1/errors, Methods: POST",
     ],
 )
-def test_line_that_only_mentions_errors_is_no_error(line: str) -> None:
+def test_line_that_only_mentions_errors_is_not_an_error(line: str) -> None:
     assert explanation_of(*HEALTHY, line, *HEALTHY[-3:]).id is None
 
 
@@ -376,7 +376,7 @@ def test_progress_bar_hides_no_error() -> None:
     assert (explanation.id, explanation.answer.line) == ("MEMORY", len(HEALTHY) + 1)
 
 
-def test_undecodable_bytes_hide_no_error() -> None:
+def test_undecodable_bytes_do_not_hide_an_error() -> None:
     assert explain.explain([b"\xff\xfe\n" + MEMORY.encode() + b"\xff"], COMMON).id == "MEMORY"
 
 

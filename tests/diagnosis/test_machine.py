@@ -135,7 +135,7 @@ def test_rule_is_silent_where_the_facts_contradict_it(rule: str) -> None:
             Confidence.CERTAIN,
             "agrees: no NVIDIA GPU",
         ),
-        (situation(HOPPER), Confidence.POSSIBLE, "speaks against it: one GPU answers"),
+        (situation(HOPPER), Confidence.POSSIBLE, "contradicts it: one GPU answers"),
     ],
 )
 def test_machine_facts_change_the_confidence(

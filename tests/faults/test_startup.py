@@ -64,5 +64,5 @@ def test_flag_without_effect_fails(tmp_path: Path) -> None:
     assert ran.outcomes() == {"boot": "PASS", "startup": "FAIL"}, ran.output
     words = ran.reasons("startup")
     assert "Cannot use AttentionBackendEnum.TRITON_ATTN backend on CPU." in words
-    assert "--async-scheduling = True: the log says nothing, and on cpu vLLM" in words
+    assert "--async-scheduling = True: the log does not report it, but on cpu vLLM" in words
     assert "--enforce-eager" not in words

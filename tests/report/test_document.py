@@ -156,7 +156,7 @@ def test_a_boot_is_reported_with_its_times_or_its_failure() -> None:
     )
     assert booted["times"] == {"health_s": 1.0, "first_chat_s": 2.0, "first_token_s": 0.5}
     assert failed["failure"].splitlines() == [
-        "it died", "", "the log says:", "    a line", "", "whole log: /x.log", "next: look",
+        "it died", "", "from the log:", "    a line", "", "whole log: /x.log", "next: look",
     ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def test_running_server_is_attached_and_not_stopped(fakes: Fakes) -> None:
 
 
 def test_start_of_a_server_that_runs_already_is_not_known(fakes: Fakes) -> None:
-    """The seconds until it lists its models are none of its start."""
+    """The seconds until it lists its models are not its boot time."""
     times = attach.attach(Endpoint(fakes(key="key").base_url, "", "key"), 5.0).times
     assert times is not None
     assert (times.health_s, times.first_chat_s) == (None, None)

@@ -17,7 +17,7 @@ vllm:num_requests_running_seconds 9
 
 
 def test_samples_of_a_name_have_labels_and_values() -> None:
-    """A label may hold braces, blanks and quotes; a timestamp may follow the value."""
+    """A label may contain braces, blanks and quotes; a timestamp may follow the value."""
     first, second = exposition.samples(TEXT, ("vllm:num_requests_running",))
     assert first.labels == {"engine": "0", "model_name": 'a } b "c" 7'}
     assert (first.value, second.value) == (2.0, 3.0)

@@ -1,4 +1,4 @@
-"""An explanation as a person reads it: finding, cause, next step and reasons."""
+"""An explanation for a person: title, cause, next step and evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_vllm_gates.server.failure import Confidence, Diagnosis, Explanation,
 
 ONE = Diagnosis(
     "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,
-    "The cache does not fit.", ("give it more", "ask for less"), 7, "no memory",
+    "The cache does not fit.", ("give it more", "request less"), 7, "no memory",
 )  # fmt: skip
 
 
@@ -17,7 +17,7 @@ def test_diagnosis_has_cause_fix_and_line() -> None:
         "MEMORY (likely): it is short of memory",
         "  why:   The cache does not fit.",
         "  next:  give it more",
-        "  or:    ask for less",
+        "  or:    request less",
         "  seen:  line 7",
         "         no memory",
     ]
@@ -33,7 +33,7 @@ def test_diagnosis_lists_processes_count_and_machine_facts() -> None:
         "  seen:  line 7, 4 times, by Worker 0, Worker 1, Worker 2 and 2 more",
         "         no memory",
         "  this machine agrees: little is free",
-        "  this machine speaks against it: much is free",
+        "  this machine contradicts it: much is free",
         "  see:   a, b",
     ]
     few = replace(ONE, times=2, processes=ranks[:3])
@@ -55,14 +55,14 @@ def test_unknown_error_is_shown_as_unknown() -> None:
     ]  # fmt: skip
 
 
-def test_survived_error_is_no_failure() -> None:
+def test_survived_error_is_not_a_failure() -> None:
     survived = Explanation(error=("OddError: x",), error_line=3, survived=True, well=True)
     assert (survived.id, survived.name, survived.brief) == (None, "", "")
     assert survived.lines() == [
-        "nothing is said of a failure", "",
+        "the log reports no failure", "",
         "the earliest error (line 3, after which the server went on serving):", "    OddError: x",
     ]  # fmt: skip
-    assert Explanation().lines() == ["nothing wrong is said"]
+    assert Explanation().lines() == ["the log reports no error"]
     assert Explanation(error=("x",), well=True).lines()[2] == "the earliest error:"
 
 

@@ -1,4 +1,4 @@
-"""The texts of `fallbacks.toml` are in the shipped lanes' vLLM, where their versions say so."""
+"""Each text of `fallbacks.toml` is in the shipped lanes' vLLM, if its versions include that one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOURCES = [
 
 @cache
 def installed(lane: str) -> tuple[Path, str]:
-    """Return where a lane's vLLM lies, and its version."""
+    """Return the folder of a lane's vLLM, and its version."""
     shipped = lanes.load(lane, Path("/nowhere"))
     prepared = environment.prepare(shipped, cache=files.default_cache(), progress=print)
     assert prepared.python is not None
@@ -36,11 +36,11 @@ def installed(lane: str) -> tuple[Path, str]:
 
 @pytest.mark.parametrize("lane", ["cpu", "cpu-previous"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_text_is_where_its_versions_say(source: LogSource, lane: str) -> None:
+def test_text_is_in_the_file_of_its_versions(source: LogSource, lane: str) -> None:
     vllm, version = installed(lane)
     if not SpecifierSet(source.versions).contains(version):
         pytest.skip(f"vLLM {version} is not in {source.versions}")
     assert source.text in (vllm / source.file).read_text(encoding="utf-8"), (
-        f"vLLM {version}: {source.file} no longer has {source.text!r}; look what it has now, and "
+        f"vLLM {version}: {source.file} no longer has {source.text!r}; find its new text and "
         "add that to the topic's words"
     )

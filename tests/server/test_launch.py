@@ -39,7 +39,7 @@ Boots = Callable[..., launch.Server]
 
 @pytest.fixture
 def boots(plan: launch.LaunchPlan) -> Iterator[Boots]:
-    """Boot a fake server that goes wrong as told; it ends with the test."""
+    """Boot a fake server with the given faults; it ends with the test."""
     started: list[launch.Server] = []
 
     def boot(faults: str = "", limits: BootLimits = LIMITS, **arguments: Any) -> launch.Server:
@@ -55,7 +55,7 @@ def boots(plan: launch.LaunchPlan) -> Iterator[Boots]:
 
 
 def failure(server: launch.Server) -> Failure:
-    """Return why a boot failed, having seen that nothing of it is left."""
+    """Return why a boot failed; assert that no process of it is left."""
     assert server.boot.failure is not None
     assert server.boot.endpoint is None
     assert not server.alive()
@@ -126,7 +126,7 @@ def test_missing_command_is_reported(plan: launch.LaunchPlan) -> None:
     ("faults", "pattern"),
     [
         ("chat-500", "the first chat was answered 500: .*no chat today"),
-        ("chat-hangs", r"the first chat (brought nothing for|did not end within) 3 s"),
+        ("chat-hangs", r"the first chat (returned nothing for|did not end within) 3 s"),
     ],
 )
 def test_a_server_that_fails_its_first_prompt_has_not_booted(
@@ -153,14 +153,14 @@ def test_silent_server_ends_at_the_stall_limit(boots: Boots) -> None:
     assert time.monotonic() - started_at < 20
 
 
-def test_server_that_others_keep_from_running_is_no_regression(
+def test_server_starved_by_other_processes_is_not_a_regression(
     boots: Boots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RunQueue, "waited", lambda _: 0.8)
     starved = failure(boots("silent", BootLimits(boot_s=60.0, stall_s=1.0)))
     assert starved.of_infrastructure
     assert "for 80% of the time that it was ready to run no processor was free" in starved.what
-    assert "next: run again when the machine is quiet" in starved.explain()
+    assert "next: run again on an idle machine" in starved.explain()
     monkeypatch.setattr(RunQueue, "waited", lambda _: 0.2)
     assert not failure(boots("silent", BootLimits(boot_s=60.0, stall_s=1.0))).of_infrastructure
 
@@ -199,7 +199,7 @@ def test_port_in_use_is_retried_with_another(
     server = boots(progress=progress)
     assert server.boot.failure is None
     assert server.boot.evidence["boot_attempts"] == 2
-    assert "qwen3.5: the port was taken meanwhile; trying another" in progress
+    assert "qwen3.5: another process took the port; trying another port" in progress
     log = Path(server.boot.evidence["log"])
     assert log.name == "server-2.log"
     assert "Address already in use" in log.with_name("server.log").read_text()

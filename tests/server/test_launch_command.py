@@ -57,7 +57,7 @@ def test_lane_flags_beat_checkpoint_flags(plan: launch.LaunchPlan) -> None:
 
 
 @pytest.mark.parametrize("name", ["hf_token", "hf-token"])
-def test_hub_token_of_the_flags_stands_in_no_command_line(
+def test_hub_token_of_the_flags_is_not_in_the_command_line(
     plan: launch.LaunchPlan, name: str
 ) -> None:
     own = replace(plan, lane=plan.lane.model_copy(update={"serve": {name: "letmein-hub"}}))
@@ -80,7 +80,7 @@ def test_a_command_lanes_placeholders_are_filled(plan: launch.LaunchPlan) -> Non
     assert argv[6:8] == ["--model", "org/weights"]
 
 
-def test_flags_go_where_the_command_says(plan: launch.LaunchPlan) -> None:
+def test_flags_go_to_their_place_in_the_command(plan: launch.LaunchPlan) -> None:
     argv = launch.command(replace(plan, lane=lane("sh", "-c", "x", "{flags}", "end")), 1, "a")
     assert argv[:4] == ["sh", "-c", "x", "--model"]
     assert argv[-1] == "end"

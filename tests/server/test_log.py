@@ -142,7 +142,7 @@ def test_a_log_without_an_error_gives_its_last_lines(log: Path) -> None:
         "INFO 11-20 09:59:00 [a.py:1] Using ErrorHandler for requests",
     ],
 )
-def test_line_that_only_mentions_errors_is_no_error(log: Path, line: str) -> None:
+def test_line_that_only_mentions_errors_is_not_an_error(log: Path, line: str) -> None:
     assert CAUSES[0] in earliest_error(write(log, line, *NOISE, CAUSES[0]))
     assert line not in earliest_error(write(log, line, *NOISE, CAUSES[0]))
 
@@ -153,7 +153,7 @@ def test_missing_or_empty_log_has_no_error(log: Path) -> None:
     assert earliest_error(log) == ()
 
 
-def test_undecodable_bytes_hide_no_error(log: Path) -> None:
+def test_undecodable_bytes_do_not_hide_an_error(log: Path) -> None:
     log.write_bytes(b"\xff\xfe progress\n" + CAUSES[0].encode() + b"\n")
     assert CAUSES[0] in earliest_error(log)
 

@@ -1,4 +1,4 @@
-"""A log line is stripped of everything before the program's own text."""
+"""Every prefix before the program's own text is removed from a log line."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_any_request_counter_is_progress(changed: dict[str, float]) -> None:
     assert replace(LOAD, **changed).progress != LOAD.progress  # type: ignore[arg-type]
 
 
-def test_time_alone_is_no_progress() -> None:
+def test_time_alone_is_not_progress() -> None:
     assert replace(LOAD, at=2.0, preempted=7, cached=8).progress == LOAD.progress
 
 
@@ -56,7 +56,7 @@ def test_load_reports_the_maximum_of_each_phase() -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "many", "1e999", ""])
-def test_counter_that_is_no_number_is_an_error_of_the_server(value: str) -> None:
+def test_invalid_counter_is_an_error_of_the_server(value: str) -> None:
     text = f"vllm:num_requests_running {value}\nvllm:num_requests_waiting 0.0\n"
     with (
         running(ScriptedServer(lambda *_: (200, Text(text)))) as server,

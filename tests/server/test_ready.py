@@ -62,7 +62,7 @@ def test_answered_chat_is_timed(fakes: Fakes, faults: str) -> None:
 
 
 def test_chat_without_done_is_the_streaming_gates_to_judge(fakes: Fakes) -> None:
-    """It read: the server did not boot; export OPENAI_API_KEY."""
+    """Before, the boot failed with: the server did not boot; export OPENAI_API_KEY."""
     assert ready.first_chat(endpoint(fakes("no-done")), 5.0).first_token_s > 0
 
 
@@ -71,13 +71,13 @@ def test_chat_without_done_is_the_streaming_gates_to_judge(fakes: Fakes) -> None
     [
         ("chat-404", "the first chat was answered 404: .*no chat today"),
         ("chat-500", "the first chat was answered 500: .*no chat today"),
-        ("chat-empty", "the first chat came back without a single token"),
+        ("chat-empty", "the first chat ended without a single token"),
         ("chat-breaks", "the first chat broke off"),
         ("chat-ends-early", "the first chat broke off: .*, without finish_reason and \\[DONE\\]"),
         ("chat-errs", "the first chat ended in an error: .*EngineCore encountered"),
         ("chat-errs,spaces", "the first chat ended in an error: .*EngineCore encountered"),
-        ("chat-babbles", "the first chat brought what is no JSON: '{not json'"),
-        ("chat-hangs", r"the first chat brought nothing for 0\.3 s while /health answered"),
+        ("chat-babbles", "the first chat returned invalid JSON: '{not json'"),
+        ("chat-hangs", r"the first chat returned nothing for 0\.3 s while /health answered"),
     ],
 )
 def test_unanswered_chat_is_reported(fakes: Fakes, faults: str, message: str) -> None:
@@ -86,7 +86,7 @@ def test_unanswered_chat_is_reported(fakes: Fakes, faults: str, message: str) ->
 
 
 def test_endless_chat_is_reported(fakes: Fakes) -> None:
-    # Longer than any pause of a busy machine: a chat that stops is told in other words.
+    # Longer than any pause of a busy machine: a stopped chat gets another message.
     with pytest.raises(client_ready.NotServing, match="the first chat did not end within 2 s"):
         ready.first_chat(endpoint(fakes("chat-never-ends")), 2.0)
 

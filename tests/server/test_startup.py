@@ -131,8 +131,8 @@ def test_phases_of_a_start_are_read_in_seconds() -> None:
     assert read(CPU_0_32).phases_s == {}
 
 
-def test_phases_are_no_part_of_a_recorded_start() -> None:
-    """Another boot takes another time, which is no change of the server."""
+def test_phases_are_not_part_of_a_recorded_start() -> None:
+    """Another boot takes another time, which is not a change of the server."""
     startup = read((HEALTHY / "gpu-0.32-qwen3.5.log").read_text())
     slower = replace(startup, phases_s={"weights": 99.0})
     assert "12.61" not in as_toml("t", startup)

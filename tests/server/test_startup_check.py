@@ -17,7 +17,7 @@ def test_the_shipped_patterns_can_be_read() -> None:
 
 @pytest.mark.parametrize("pattern", ["no group", "(two) (groups)"])
 def test_a_pattern_has_one_group(pattern: str) -> None:
-    with pytest.raises(ValidationError, match="has not one group, the value"):
+    with pytest.raises(ValidationError, match="must have exactly one group, the value"):
         Pattern(name="x", patterns=("(one)", pattern))
 
 
@@ -41,7 +41,7 @@ def test_startup_is_recorded_as_evidence() -> None:
     }  # fmt: skip
 
 
-def test_cache_of_another_processor_is_no_change() -> None:
+def test_cache_of_another_processor_is_not_a_change() -> None:
     figures = {"kv_tokens": 1000.0, "kv_gib": 1.0}
     recorded = Startup({"device": "cpu", "cpu_ssm_cache_dtype": "float32"}, figures)
     elsewhere = Startup({"device": "cpu"}, {**figures, "kv_tokens": 1200.0})

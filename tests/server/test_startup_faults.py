@@ -31,7 +31,7 @@ def test_figure_may_change_by_a_twentieth() -> None:
     assert list(changes(BEFORE, beyond)) == ["kv_tokens: 100000, now 105001 (+5%)"]
 
 
-def test_the_last_digit_of_what_was_rounded_is_no_change() -> None:
+def test_the_last_rounded_digit_is_not_a_change() -> None:
     small = Startup({}, {"weights_gib": 0.0, "kv_gib": 0.1})
     assert list(changes(small, Startup({}, {"weights_gib": 0.01, "kv_gib": 0.11}))) == []
     assert list(changes(small, Startup({}, {"weights_gib": 0.02, "kv_gib": 0.1}))) == [
@@ -46,12 +46,12 @@ def test_every_change_is_reported() -> None:
     )
     assert list(changes(BEFORE, after)) == [
         "attention_backend: FLASH_ATTN, now TRITON_ATTN",
-        "enforce_eager: False, now not told",
-        "kernels: not told, now slow",
-        "kv_gib: not told, now 3",
+        "enforce_eager: False, now not reported",
+        "kernels: not reported, now slow",
+        "kv_gib: not reported, now 3",
         "kv_tokens: 100000, now 50000 (-50%)",
         "spilled_gib: 0, now 1",
-        "weights_gib: 7.5, now not told",
+        "weights_gib: 7.5, now not reported",
     ]
 
 
@@ -61,8 +61,8 @@ def test_another_decision_is_a_change() -> None:
     assert parsed(as_toml("Qwen", recorded)) == recorded
     again = replace(BEFORE, decisions={"LoRA kernels": "PunicaWrapperCPU"})
     assert list(changes(recorded, again)) == [
-        "LoRA kernels: not told, now PunicaWrapperCPU",
-        f"model runner: {runner}, now not told",
+        "LoRA kernels: not reported, now PunicaWrapperCPU",
+        f"model runner: {runner}, now not reported",
     ]
 
 

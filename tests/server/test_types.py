@@ -10,7 +10,7 @@ from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
 
 DIAGNOSIS = Diagnosis(
     "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,
-    "The cache does not fit.", ("give it more", "ask for less"), 7, "no memory",
+    "The cache does not fit.", ("give it more", "request less"), 7, "no memory",
 )  # fmt: skip
 
 
@@ -21,7 +21,7 @@ def test_endpoint_has_a_root_and_hides_its_key() -> None:
     assert "letmein" not in repr(endpoint)
 
 
-def test_a_named_failure_stands_on_the_first_line() -> None:
+def test_a_named_failure_is_on_the_first_line() -> None:
     failure = Failure(
         "the server died\nwith 1", Path("/logs/server"), ("not shown",), "try again",
         Explanation(DIAGNOSIS),
@@ -36,10 +36,10 @@ def test_a_named_failure_stands_on_the_first_line() -> None:
     )
 
 
-def test_a_failure_without_a_name_shows_what_the_log_says() -> None:
+def test_a_failure_without_a_name_quotes_the_log() -> None:
     for explanation in (None, Explanation()):
         failure = Failure("the server died", excerpt=("one", "two"), explanation=explanation)
-        assert failure.explain() == "the server died\n\nthe log says:\n    one\n    two"
+        assert failure.explain() == "the server died\n\nfrom the log:\n    one\n    two"
         assert failure.brief == "the server died"
     assert Failure("it").explain() == "it"
 

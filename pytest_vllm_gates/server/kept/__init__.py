@@ -1,1 +1,1 @@
-"""Servers that are left up for the next run."""
+"""Servers that stay up for the next run."""

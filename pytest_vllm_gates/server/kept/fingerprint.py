@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.environment import Environment
 
 HASHED_BYTES = 64 * 2**20
-"""Larger files, weights, are known by size and time."""
+"""Larger files, the weights, are compared by size and time."""
 DIGITS = 16
 KEY = "VLLM_API_KEY"
-# What tells one terminal, login or test from another, and nothing to a server.
+# Variables that differ between terminals, logins or tests and do not affect a server.
 IDLE_VARIABLES = re.compile(
     r"_|PWD|OLDPWD|SHLVL|TERM\w*|COLORTERM|COLUMNS|LINES|LS_COLORS|PS\d|HIST\w*|WINDOWID|DISPLAY"
     r"|(SSH|TMUX|XDG|DBUS|GPG|VSCODE|ITERM|KITTY|WEZTERM|VTE|KONSOLE|GNOME|WAYLAND)_?\w*"
@@ -35,7 +35,7 @@ IDLE_VARIABLES = re.compile(
 
 
 def fingerprint(plan: launch.LaunchPlan, environment: Environment) -> dict[str, str]:
-    """Return the parts of what a plan would serve; values are short texts or hashes."""
+    """Return the parts that decide what a plan would serve; values are short texts or hashes."""
     return {
         "plugin": __version__,
         "lane": plan.lane.name,
@@ -56,7 +56,7 @@ def fingerprint(plan: launch.LaunchPlan, environment: Environment) -> dict[str, 
 
 
 def _command(plan: launch.LaunchPlan) -> Iterator[tuple[str, str]]:
-    """Yield the program and each of its flags, and the files they name."""
+    """Yield the program, each of its flags, and the files that they name."""
     parts: dict[str, list[str]] = {}
     name = "program"
     for word in launch.command(plan, port=0, alias=""):
@@ -75,7 +75,7 @@ def _command(plan: launch.LaunchPlan) -> Iterator[tuple[str, str]]:
 
 
 def _packages(environment: Environment) -> Iterator[Path]:
-    """Yield where the environment's vLLM lies, an editable one's sources too."""
+    """Yield the folder of the environment's vLLM, and the sources of an editable one."""
     for folder in environment.folders:
         if (path := folder / "vllm").is_dir():
             yield path
@@ -101,7 +101,7 @@ def _sources(package: Path) -> str:
 
 
 def _files(kind: str, folder: Path | None) -> dict[str, str]:
-    """Return what is in each file of a folder, or, of large ones, size and time."""
+    """Return the hash of each file of a folder; for large files, size and time."""
     if folder is None:
         return {}
     return {f"{kind} {path.relative_to(folder)}": _file(path) for path in _below(folder)}

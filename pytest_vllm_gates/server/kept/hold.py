@@ -1,4 +1,4 @@
-"""The lock of a kept server's user, released when the user's process ends, however it ends."""
+"""The lock of a kept server's user; it is released when the user's process ends for any reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NAME = "hold"
 TRIES_S = 0.5
-"""Whoever looks whether a lock is held has it for a moment."""
+"""A process that checks the lock takes it for a moment."""
 LOOK_S = 0.02
 LIMIT_BYTES = 64
 
@@ -24,16 +24,16 @@ LIMIT_BYTES = 64
 class Hold:
     """The lock of one kept server, in its folder.
 
-    Its file tells the idle limit in seconds, and by its time when the server was last used.
+    Its file contains the idle limit in seconds; the file's time is the server's last use.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is held yet."""
+        """The lock is not taken yet."""
         self.path = folder / NAME
         self._handle: int | None = None
 
     def acquire(self, within_s: float = TRIES_S) -> bool:
-        """Take the lock unless another has it, or the file is gone; it is made where missing."""
+        """Take the lock if it is free and the file is not gone; create a missing file."""
         if self._handle is not None:
             return True
         try:
@@ -46,7 +46,7 @@ class Hold:
                 os.close(handle)
                 return False
             time.sleep(LOOK_S)
-        # Its last holder may have removed it with the server.
+        # Its last user may have removed it with the server.
         try:
             is_current = os.path.samestat(os.fstat(handle), self.path.stat())
         except OSError:
@@ -58,7 +58,7 @@ class Hold:
         return True
 
     def release(self) -> None:
-        """Give the lock back; the file's time says when."""
+        """Release the lock and set the file's time."""
         if self._handle is not None:
             with contextlib.suppress(OSError):
                 os.utime(self.path)
@@ -66,7 +66,7 @@ class Hold:
         self._handle = None
 
     def held(self) -> bool:
-        """Return whether somebody has the lock now."""
+        """Return whether a process has the lock now."""
         if self._handle is not None:
             return True
         try:
@@ -80,7 +80,7 @@ class Hold:
 
     @property
     def idle_limit_s(self) -> float:
-        """Seconds that the server may be idle; 0 where the file has no finite number of them."""
+        """Seconds that the server may be idle; 0 if the file has no finite number of them."""
         try:
             seconds = float(private.read(self.path, LIMIT_BYTES))
         except (OSError, ValueError):
@@ -89,7 +89,7 @@ class Hold:
 
     @idle_limit_s.setter
     def idle_limit_s(self, seconds: float) -> None:
-        # In place: the lock is on this very file. Cut last: a full disk leaves the old limit.
+        # In place: the lock is on this very file. Truncated last: a full disk leaves the old limit.
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | private.CAREFULLY, 0o600)
         try:
             data = f"{seconds}\n".encode()

@@ -1,15 +1,15 @@
-"""Keeps one server up after the run that booted it has ended.
+"""Keeps one server up after the end of the run that booted it.
 
-The keeper is a program of its own, with only the standard library and `process.py`
+The keeper is a separate program, with only the standard library and `process.py`
 (`python -I -S keeper.py`), because the installed packages may change while it runs. It reads an
 order, one line of JSON, from its standard input: the command to start, its environment, its log,
 and the folder of the kept server. It starts the command under a guard and prints the guard's id.
 Until the order to keep the server comes, the end of its input ends the server. From then on the
-server ends when it was idle for as long as its `hold` allows, when this program gets SIGTERM, when
-its record or folder is removed, or by itself.
+server ends after the idle time that its `hold` allows, when this program gets SIGTERM, when its
+record or folder is removed, or by itself.
 
-It leaves its starter's process group, so a terminal's Ctrl-C does not reach it. It is not a session
-of its own, for the reason that `guard.py` has none.
+It leaves its starter's process group, so a terminal's Ctrl-C does not reach it. It does not start
+a new session, for the reason that `guard.py` gives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 if __name__ == "__main__":
-    # At the end: nothing beside the package shall stand in for the standard library.
+    # At the end: no module beside the package may replace one of the standard library.
     sys.path.append(str(Path(__file__).parents[3]))
 
 from pytest_vllm_gates.descriptors import readable
@@ -46,8 +46,8 @@ POLL_S = 0.05
 LOOK_S = 0.5
 ASK_S = 5.0
 MOST_BYTES = 16 * 2**20
-"""Some engines' metrics are a hundredth of that."""
-# What moves when a request is served; vLLM does not count who asks for /metrics or /health.
+"""Some engines' metrics have a hundredth of that."""
+# They change when a request is served; vLLM does not count requests to /metrics or /health.
 MOVING = ("http_requests_total", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
           "vllm:num_requests_running", "vllm:num_requests_waiting")  # fmt: skip
 
@@ -56,7 +56,7 @@ class Orders:
     """Lines from a file descriptor."""
 
     def __init__(self, handle: int) -> None:
-        """Nothing is read yet."""
+        """No order is read yet."""
         self._handle = handle
         self._rest = b""
 
@@ -75,7 +75,7 @@ class Orders:
 
 
 def booted(process: GuardedProcess, orders: Orders) -> dict[str, Any] | None:
-    """Wait for the order to keep the server and return it; None where the server has ended."""
+    """Wait for the order to keep the server and return it; None if the server has ended."""
     while process.poll() is None:
         order = orders.next(POLL_S)
         if order is None:
@@ -90,7 +90,7 @@ def keep(process: GuardedProcess, hold: Hold, base_url: str, key: str) -> bool:
     """Wait until the server ends or is to end; return whether it ended by itself."""
     record = hold.path.with_name(RECORD)
     signals = {signal.SIGTERM, signal.SIGCHLD}
-    # Only now: whoever is started inherits what is blocked.
+    # Only now: a child process inherits the blocked signals.
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     last_used, requests_served = time.monotonic(), None
     while process.poll() is None:
@@ -107,7 +107,7 @@ def keep(process: GuardedProcess, hold: Hold, base_url: str, key: str) -> bool:
             requests_served = served(base_url, key)
         if now - last_used < hold.idle_limit_s or not hold.acquire(0):
             continue
-        # Its owner may have asked it otherwise than through a run.
+        # Its owner may have sent it requests without a run.
         served_since, requests_served = requests_served, served(base_url, key)
         if requests_served == served_since:
             return False
@@ -117,10 +117,10 @@ def keep(process: GuardedProcess, hold: Hold, base_url: str, key: str) -> bool:
 
 
 def served(base_url: str, key: str) -> float:
-    """Return a figure that changes with every request served; 0 where the server has none.
+    """Return a figure that changes with every request served; 0 if the server has none.
 
-    The answer may take 5 seconds in all, and have 16 MiB: a server that drips does not hold this
-    program up.
+    The answer may take 5 seconds in all, and have 16 MiB: a server that drips does not block this
+    program.
     """
     url = urlsplit(base_url)
     lines = (
@@ -140,7 +140,7 @@ def served(base_url: str, key: str) -> float:
 
 
 def _exchanged(address: tuple[str, int], request: bytes) -> bytes:
-    """Return what is answered until the connection ends; raises `OSError` beyond the limits."""
+    """Return the answer until the connection ends; raises `OSError` beyond the limits."""
     deadline = time.monotonic() + ASK_S
     answer = bytearray()
     with socket.create_connection(address, timeout=ASK_S) as connection:
@@ -152,7 +152,7 @@ def _exchanged(address: tuple[str, int], request: bytes) -> bytes:
             if not piece:
                 return bytes(answer)
             if len(answer) > MOST_BYTES or time.monotonic() > deadline:
-                raise OSError("too long an answer")
+                raise OSError("the answer is too long or too slow")
 
 
 def _values(lines: Iterable[str]) -> Iterable[float]:
@@ -161,7 +161,7 @@ def _values(lines: Iterable[str]) -> Iterable[float]:
         if name.partition("{")[0] in MOVING:
             with contextlib.suppress(ValueError):
                 number = float(value)
-                if math.isfinite(number):  # "not a number" would differ from itself for ever
+                if math.isfinite(number):  # NaN would differ from itself for ever
                     yield number
 
 
@@ -201,7 +201,7 @@ def main() -> None:
         )
         break
     status = process.stop()
-    # Whoever uses it takes away what is left; what died unseen is to be told.
+    # The run that uses it clears the rest; a server that died unused has to be reported.
     if died or not hold.acquire(0):
         with contextlib.suppress(OSError):
             private.write(folder / ENDED, json.dumps({"status": status, "at": time.time()}))

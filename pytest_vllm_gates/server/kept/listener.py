@@ -1,4 +1,4 @@
-"""Which process listens on a port, as Linux has it in /proc."""
+"""Finds the process that listens on a port, from Linux' /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOCAL, STATE, INODE = 1, 3, 9
 
 
 def listens(port: int, pids: Iterable[int]) -> bool:
-    """Return whether one of these processes has a socket that listens on the loopback's port."""
+    """Return whether one of these processes has a listening socket on the loopback's port."""
     wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
     return bool(wanted) and any(not wanted.isdisjoint(_open_files(pid)) for pid in pids)
 
@@ -37,7 +37,7 @@ def _inodes(port: int) -> Iterator[str]:
 
 
 def _open_files(pid: int) -> Iterator[str]:
-    """Yield what the process's file descriptors lead to, as far as they can be read."""
+    """Yield the targets of the process's file descriptors that can be read."""
     try:
         names = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - many thousands
     except OSError:

@@ -1,6 +1,6 @@
-"""Reads and writes the files of kept servers: regular, bounded, and this user's alone.
+"""Reads and writes the files of kept servers: regular, bounded, private to this user.
 
-Standard library only: the keeper, a program of its own, imports it.
+Standard library only: the keeper, a separate program, imports it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_BYTES = 16 * 2**20
-"""The largest record of a whole checkpoint's files has a hundredth of that."""
-# A link is not followed, and nobody waits for the writer of a FIFO.
+"""The largest record, with all files of a checkpoint, has a hundredth of that."""
+# A link is not followed, and a FIFO without a writer does not block.
 CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def problem(status: os.stat_result) -> str:
-    """Return why a file or folder is not its user's alone; '' where it is."""
+    """Return why a file or folder is not private to its user; '' if it is."""
     if stat.S_ISLNK(status.st_mode):
         return "is a link"
     if status.st_uid != os.geteuid():
@@ -50,7 +50,7 @@ def read(path: Path, limit: int = MOST_BYTES) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is a regular file, no link, that belongs to this user."""
+    """Return whether there is a regular file, not a link, that belongs to this user."""
     try:
         status = path.lstat()
     except OSError:
@@ -61,10 +61,10 @@ def is_file(path: Path) -> bool:
 def write(path: Path, text: str) -> None:
     """Write a file that only its user can read, whole or not at all; raises `WriteError`.
 
-    Its folder is not made: where that is gone, the server is to end.
+    Its folder is not created: a missing folder means that the server is to end.
     """
     write_whole(path, text, mode=0o600, folders=False)
-    with contextlib.suppress(OSError):  # an earlier version's, which was killed as it wrote
+    with contextlib.suppress(OSError):  # left by an earlier version that was killed
         path.with_name(f"{path.name}.new").unlink()
 
 

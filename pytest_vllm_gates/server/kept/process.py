@@ -31,27 +31,27 @@ KEY = "key"
 ENDED_BYTES = 4096
 POLL_S = 0.02
 TOLD_S = 2.0
-"""What a keeper gets to write down how its server ended."""
+"""The time in which a keeper writes down how its server ended."""
 ENDED_BY_GUARD = 128 + signal.SIGTERM
-"""How a server ends whose keeper was killed: the guard sees to it, and nobody is left to ask."""
+"""The status of a server whose keeper was killed: its guard ended it, and recorded no status."""
 
 
 class KeptProcess:
-    """One command under a keeper. The run that has it holds its lock, until `stop` or `release`.
+    """One command under a keeper. Its run has the lock until `stop` or `release`.
 
-    The log grows in the server's own folder, which outlives a run and its report; at `log` there is
-    a link to it, and at the end of the run a copy.
+    The log grows in the server's own folder, which outlives a run and its report; `log` is a link
+    to it, and at the end of the run a copy.
     """
 
     def __init__(self, folder: Path, hold: Hold, log: Path, original: Path) -> None:
-        """Nothing runs yet; `hold` is held."""
+        """Nothing runs yet; the lock `hold` is taken."""
         self.folder = folder
         self.log = log
         self.server = self.keeper = ProcessId(pid=0, started=0)
         self._hold = hold
         self.original = original
         self.problem = ""
-        """Why there is no copy of the log, where there is none."""
+        """Why the log could not be copied; empty if it was."""
         self._orders: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class KeptProcess:
 
     @classmethod
     def of(cls, folder: Path, hold: Hold, record: KeptRecord, log: Path) -> KeptProcess:
-        """Return the process of a kept server, whose lock is held."""
+        """Return the process of a kept server whose lock is taken."""
         process = cls(folder, hold, log, record.log(folder))
         process.server, process.keeper = record.server, record.keeper
         return process
@@ -97,9 +97,9 @@ class KeptProcess:
         )
 
     def keep(self, record: KeptRecord, key: str) -> None:
-        """Have the server stay when this process goes.
+        """Have the server stay up after this process.
 
-        Raises `OSError` where its record cannot be written; the server then ends with this process.
+        Raises `OSError` if its record cannot be written; the server then ends with this process.
         """
         private.write(self.folder / KEY, key)
         answer = self._order(keep=record.model_dump())
@@ -115,7 +115,7 @@ class KeptProcess:
         )
 
     def listens(self, port: int) -> bool:
-        """Return whether a process of the tree has the port, and no stranger's."""
+        """Return whether a process of the tree listens on the port."""
         return listener.listens(port, guard.descendants(self.pid))
 
     @property
@@ -137,7 +137,7 @@ class KeptProcess:
         return status
 
     def stop(self, grace_s: float | None = None) -> int:
-        """End the tree, and with it the keeping; return the exit status."""
+        """End the tree and its keeper; return the exit status."""
         grace_s = DEFAULT_GRACE_S if grace_s is None else grace_s
         if self.poll() is None:
             if self._orders:
@@ -146,7 +146,7 @@ class KeptProcess:
             else:
                 send(self.keeper, signal.SIGTERM)
             if self.wait(grace_s + HURRY_S) is None:
-                # The keeper hangs. Its guard sees it go; the rest is known by its ids.
+                # The keeper hangs. Its guard notices its end; the others are known by their ids.
                 processes = [self.server, *self.tree()]
                 send(self.keeper, signal.SIGKILL)
                 self.wait(grace_s + TOLD_S)
@@ -159,7 +159,7 @@ class KeptProcess:
         return ENDED_BY_GUARD if status is None else status
 
     def release(self) -> None:
-        """Leave the server to the next run; one that has ended is cleared away."""
+        """Leave the server to the next run; clear away one that has ended."""
         if self.poll() is not None:
             self.stop()
             return
@@ -167,7 +167,7 @@ class KeptProcess:
         self._hold.release()
 
     def _settle(self) -> None:
-        """Put a copy of the log in place of the link, which soon leads nowhere."""
+        """Replace the link, which soon leads nowhere, with a copy of the log."""
         self._hang_up()
         if self.log.is_symlink() and private.is_file(self.original):
             try:
@@ -193,13 +193,13 @@ class KeptProcess:
 
     def _hang_up(self) -> None:
         for pipe in (self._orders.stdin, self._orders.stdout) if self._orders else ():
-            assert pipe  # noqa: S101 - it was asked for
+            assert pipe  # noqa: S101 - it was requested
             with contextlib.suppress(OSError):
                 pipe.close()
         self._orders = None
 
     def _read_status(self) -> int:
-        """Return how the server ended, as its keeper has it."""
+        """Return how the server ended, from the keeper's file."""
         deadline = time.monotonic() + TOLD_S
         while True:
             end = read_ending(self.folder)
@@ -210,7 +210,7 @@ class KeptProcess:
 
 
 def read_ending(folder: Path) -> tuple[int, float] | None:
-    """Return with which status a kept server ended and when, in seconds since 1970."""
+    """Return the exit status of a kept server and the time of its end, in seconds since 1970."""
     try:
         record = json.loads(private.read(folder / ENDED, ENDED_BYTES))
         status, at = int(record["status"]), float(record["at"])
@@ -220,17 +220,17 @@ def read_ending(folder: Path) -> tuple[int, float] | None:
 
 
 def lives(process_id: ProcessId) -> bool:
-    """Return whether this very process runs, and is this user's."""
+    """Return whether this very process runs and belongs to this user."""
     pid = process_id.pid
     return pid > 0 and started(pid) == process_id.started and _user(pid) == os.geteuid()
 
 
 def send(process_id: ProcessId, number: int) -> None:
-    """Send a signal to this very process, if it still runs and is this user's."""
+    """Send a signal to this very process, if it still runs and belongs to this user."""
     if process_id.pid <= 0:
         return
     try:
-        # Refers to one process: the id may be given to another after it was looked at.
+        # Refers to one process: after a look, the id may be given to another.
         handle = os.pidfd_open(process_id.pid)
     except ProcessLookupError:
         return
@@ -248,7 +248,7 @@ def send(process_id: ProcessId, number: int) -> None:
 
 
 def _user(pid: int) -> int | None:
-    """Return the effective user of a process, None where there is no such process."""
+    """Return the effective user of a process; None if the process does not exist."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT: Literal["pytest-vllm-gates/kept-server"] = "pytest-vllm-gates/kept-server"
 VERSION: Literal[1] = 1
-# What of a fingerprint may be told with its values; the others' are hashes.
+# The parts of a fingerprint whose values may be shown; the other values are hashes.
 SHOWN_WITH_VALUES = re.compile(r"flag |package |plugin$|lane$|checkpoint$")
 NAMES_TOLD = 3
 MOST_SHOWN = 500
@@ -30,7 +30,7 @@ LOG_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 class ProcessId(toml.Record):
-    """One process: ids are given again, and with its start it is this one."""
+    """One process: ids are reused, and its start makes it unique."""
 
     pid: Annotated[int, Field(ge=0, lt=2**31)]
     started: Annotated[int, Field(ge=0, lt=2**63)]
@@ -38,7 +38,7 @@ class ProcessId(toml.Record):
 
 
 class Host(toml.Record):
-    """Where process ids mean something: a machine since it was started, and a container of it."""
+    """The scope of process ids: one start of a machine, and a container on it."""
 
     name: str
     boot: str
@@ -46,7 +46,7 @@ class Host(toml.Record):
 
 
 class KeptRecord(toml.Record):
-    """What a later run has to know of a kept server. Its key is in a file of its own."""
+    """The facts about a kept server that a later run needs. Its key is in a separate file."""
 
     format: Literal["pytest-vllm-gates/kept-server"] = FORMAT
     version: Literal[1] = VERSION
@@ -62,73 +62,73 @@ class KeptRecord(toml.Record):
     """The guard, root of the server's tree."""
     keeper: ProcessId
     tree: Annotated[tuple[ProcessId, ...], Field(max_length=MOST_PROCESSES)]
-    """The other processes of the server, as they were when it had booted."""
+    """The other processes of the server, at the end of its boot."""
     listens: bool = False
-    """Whether one of them had the port then; what runs in a container has it elsewhere."""
+    """Whether one of them listened on the port then; in a container none of them does."""
     host: Host
     booted: str
     """ISO 8601, with its zone."""
     times: dict[str, float | None]
     """`BootTimes` of its boot."""
     evidence: dict[str, Any]
-    """What that boot left in evidence."""
+    """The evidence of that boot."""
     inventory: dict[str, Any]
-    """What its lane's environment brings."""
+    """The inventory of its lane's environment."""
     fingerprint: dict[str, str]
 
     @property
     def boot_times(self) -> BootTimes:
-        """The times of its boot; raises `UserError` where they are not those of a boot."""
+        """The times of its boot; raises `UserError` if they are not those of a boot."""
         try:
             return BootTimes(**self.times)
         except TypeError as error:
-            raise UserError(f"its record has no times of a boot: {shown(str(error))}") from error
+            raise UserError(f"its record has no valid boot times: {shown(str(error))}") from error
 
     @property
     def booted_at(self) -> datetime.datetime:
-        """When it was booted; raises `UserError` where that is not a time with a zone."""
+        """The time of its boot; raises `UserError` if that is not a time with a zone."""
         try:
             at = datetime.datetime.fromisoformat(self.booted)
         except ValueError:
             at = None
         if at is None or at.tzinfo is None:
-            raise UserError(f"its record has no time of its boot: {shown(self.booted)!r}")
+            raise UserError(f"its record has no valid boot time: {shown(self.booted)!r}")
         return at
 
     @property
     def port(self) -> int:
-        """The port of the loopback interface that it answers at."""
+        """The port of the loopback interface at which it answers."""
         return int(self.base_url.rpartition(":")[2].partition("/")[0])
 
     def log(self, folder: Path) -> Path:
-        """Return its log, which lies in the server's own folder whatever the record says."""
+        """Return its log, which is in the server's own folder whatever the record contains."""
         name = Path(str(self.evidence.get("log"))).name
         return folder / (name if LOG_NAME.fullmatch(name) else "server.log")
 
 
 def differences(kept: Mapping[str, str], requested: Mapping[str, str]) -> Iterator[str]:
-    """Yield what a kept server's fingerprint has otherwise than that of what is asked for."""
+    """Yield the differences between a kept server's fingerprint and the requested one."""
     for name in sorted(kept.keys() | requested.keys()):
         kept_value, requested_value = kept.get(name), requested.get(name)
         if kept_value == requested_value:
             continue
         if SHOWN_WITH_VALUES.match(name) and not names_a_secret(name):
             kept_words, requested_words = _value_words(kept_value), _value_words(requested_value)
-            yield f"{shown(name)} (kept {kept_words}, asked {requested_words})"
+            yield f"{shown(name)} (kept {kept_words}, requested {requested_words})"
         elif kept_value is None or requested_value is None:
-            yield f"{shown(name)} ({'not there' if kept_value is None else 'not any more'})"
+            yield f"{shown(name)} ({'added' if kept_value is None else 'removed'})"
         else:
             yield shown(name)
 
 
 def shortened(differing: list[str]) -> str:
-    """Return the first of some differences, and how many more there are."""
+    """Return the first few differences, and how many more there are."""
     left_out = len(differing) - NAMES_TOLD
     return ", ".join(differing[:NAMES_TOLD]) + (f" and {left_out} more" if left_out > 0 else "")
 
 
 def span(seconds: float) -> str:
-    """Return a time as a person says it: 40 s, 12 min, 3 h."""
+    """Return a time for a person: 40 s, 12 min, 3 h."""
     if seconds < 2 * MINUTE_S:
         return f"{seconds:.0f} s"
     hour_s = 60 * MINUTE_S
@@ -136,7 +136,7 @@ def span(seconds: float) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a record's text for a terminal: what does not print is escaped, and the end cut."""
+    """Return a record's text for a terminal: unprintable characters escaped, the end cut."""
     cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""The folder of kept servers: its records, their states, and that nobody else can read them."""
+"""The folder of kept servers: its records, their states, and its privacy."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 PIDS = Path("/proc/self/ns/pid")
 YOUNG_S = 5.0
-"""A folder that was made just now has no lock yet."""
+"""A folder that was created just now has no lock yet."""
 STOP_POLL_S = 0.05
 FOLDER_NAME = re.compile(r"[0-9a-f]{6}")
 KEY_BYTES = 4096
 
 
 class KeptState(StrEnum):
-    """What is known of a kept server."""
+    """The state of a kept server."""
 
     IDLE = "idle"
     IN_USE = "in use"
@@ -52,7 +52,7 @@ class KeptState(StrEnum):
 
 @dataclass(frozen=True)
 class KeptEntry:
-    """One folder of a kept server and what is known of it now."""
+    """One folder of a kept server, and the server's state now."""
 
     folder: Path
     state: KeptState
@@ -60,7 +60,7 @@ class KeptEntry:
 
     @property
     def name(self) -> str:
-        """Its name, which is that of its folder."""
+        """Its name: the name of its folder."""
         return self.folder.name
 
     @property
@@ -70,14 +70,14 @@ class KeptEntry:
 
 
 def root() -> Path:
-    """Return the folder of this user's kept servers; it need not be there."""
+    """Return the folder of this user's kept servers; it may be missing."""
     return user_state_path("pytest-vllm-gates") / "servers"
 
 
 def open_root() -> Path:
-    """Return the folder of kept servers, made where it is missing.
+    """Return the folder of kept servers; create a missing one.
 
-    Raises `UserError` where others can get at it.
+    Raises `UserError` if others can access it.
     """
     folder = root()
     try:
@@ -86,21 +86,21 @@ def open_root() -> Path:
     except OSError as error:
         raise UserError(
             f"no folder for kept servers: {error.strerror}: {folder}\n"
-            "name another place in XDG_STATE_HOME, or leave --keep-server out"
+            "set XDG_STATE_HOME to another folder, or leave out --keep-server"
         ) from error
     return existing_root()
 
 
 def existing_root() -> Path:
-    """Return the folder of kept servers, which need not be there.
+    """Return the folder of kept servers, which may be missing.
 
-    Raises `UserError` where others can get at it: what is in it is not believed then.
+    Raises `UserError` if others can access it: its contents cannot be trusted then.
     """
     folder = root()
     if problem := open_to_others(folder):
         raise UserError(
             f"{folder} {problem}: the keys of kept servers would not be safe there\n"
-            f"chmod 700 {folder}, or name another place in XDG_STATE_HOME"
+            f"run chmod 700 {folder}, or set XDG_STATE_HOME to another folder"
         )
     return folder
 
@@ -113,7 +113,7 @@ def create_folder(folder: Path) -> Path:
 
 
 def open_to_others(path: Path) -> str:
-    """Return why a file or folder is not its user's alone; '' where it is, or is not there."""
+    """Return why a file or folder is not private to its user; '' if it is private or missing."""
     try:
         return private.problem(path.lstat())
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def open_to_others(path: Path) -> str:
 
 
 def key(kept_entry: KeptEntry) -> str:
-    """Return a kept server's key; raises `UserError` where others can read it, or nobody can."""
+    """Return a kept server's key; raises `UserError` if others can read it, or nobody can."""
     path = kept_entry.folder / KEY
     try:
         for file in (kept_entry.folder, path):
@@ -133,13 +133,13 @@ def key(kept_entry: KeptEntry) -> str:
 
 
 def log_of(kept_entry: KeptEntry) -> Path | None:
-    """Return a kept server's log, where there is one."""
+    """Return a kept server's log, if there is one."""
     log = kept_entry.record.log(kept_entry.folder) if kept_entry.record else None
     return log if log and private.is_file(log) else None
 
 
 def this_host() -> Host:
-    """Return where process ids have the meaning they have for this process."""
+    """Return the scope in which this process's process ids are valid."""
     return Host(
         name=os.uname().nodename,
         boot=BOOT_ID.read_text(encoding="ascii").strip(),
@@ -150,8 +150,8 @@ def this_host() -> Host:
 def entries(folder: Path) -> Iterator[KeptEntry]:
     """Yield the servers in the folder of kept servers, the oldest first.
 
-    A folder whose name is not that of a server is left out, and one that others can get at is
-    `UNSAFE`: nothing in it is read.
+    A folder with a name that is not a server's is left out; one that others can access is
+    `UNSAFE`, and nothing in it is read.
     """
     if not folder.is_dir() or open_to_others(folder):
         return
@@ -175,7 +175,7 @@ def _entry(folder: Path) -> KeptEntry:
         return KeptEntry(folder, KeptState.BOOTING if held or young else KeptState.UNREADABLE)
     host = this_host()
     if record.host != host:
-        # The same machine, started anew: nothing of then is left. Any other knows its own.
+        # The same machine after a restart: no process is left. Another machine knows its own.
         rebooted = record.host.name == host.name and record.host.boot != host.boot
         return KeptEntry(folder, KeptState.LOST if rebooted else KeptState.ELSEWHERE, record)
     if read_ending(folder):
@@ -186,7 +186,7 @@ def _entry(folder: Path) -> KeptEntry:
 
 
 def _record(folder: Path) -> KeptRecord | None:
-    """Return a server's record, None where there is none that can be believed."""
+    """Return a server's record; None if there is none that can be trusted."""
     try:
         record = KeptRecord.model_validate_json(private.read(folder / RECORD))
         _ = record.booted_at
@@ -196,10 +196,10 @@ def _record(folder: Path) -> KeptRecord | None:
 
 
 def clear(kept_entry: KeptEntry) -> bool:
-    """End what is left of a server that nobody keeps, and remove its folder.
+    """End the remaining processes of a server without a keeper, and remove its folder.
 
-    False where somebody else is at it. Only processes of this user that the record names are
-    ended, and only while their start is what it says.
+    False if another process uses the folder. Ends only this user's processes that the record names,
+    and only if their start is the recorded one.
     """
     if kept_entry.state is KeptState.UNSAFE:
         return False
@@ -215,7 +215,7 @@ def clear(kept_entry: KeptEntry) -> bool:
 
 
 def stop(kept_entry: KeptEntry, *, force: bool = False) -> bool:
-    """End a kept server; False where a run uses it, unless by `force`."""
+    """End a kept server; False if a run uses it, unless by `force`."""
     record, hold = kept_entry.record, kept_entry.hold
     if record is None or kept_entry.state not in (KeptState.IDLE, KeptState.IN_USE):
         return clear(kept_entry)
@@ -230,14 +230,14 @@ def stop(kept_entry: KeptEntry, *, force: bool = False) -> bool:
         send(record.keeper, signal.SIGKILL)
     for process_id in (record.server, *record.tree):
         send(process_id, signal.SIGKILL)
-    if acquired:  # else the run that uses it takes its log and clears it away
+    if acquired:  # else the run that uses it copies its log and clears it away
         shutil.rmtree(kept_entry.folder, ignore_errors=True)
     hold.release()
     return True
 
 
 def give_way() -> Iterator[str]:
-    """End the idle kept servers of this machine, for a boot that has no memory beside them."""
+    """End this machine's idle kept servers, for a boot that has no memory beside them."""
     for kept_entry in [*entries(root())]:
         if kept_entry.state is KeptState.IDLE and kept_entry.record and stop(kept_entry):
             family, lane = map(shown, (kept_entry.record.family, kept_entry.record.lane))

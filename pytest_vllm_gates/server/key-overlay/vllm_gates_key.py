@@ -1,8 +1,8 @@
-"""Demands the server's key on every route but `/health`; vLLM adds it by its `--middleware` flag.
+"""Requires the server's key on every route but `/health`; vLLM's flag `--middleware` adds it.
 
 vLLM's own check of `VLLM_API_KEY` covers the paths below `/v1`, `/v2`, `/inference` and `/cohere`
-(https://docs.vllm.ai/en/stable/usage/security/). A class that `--middleware` names lies around all
-others that vLLM adds. Requests with the key pass unchanged: no part of an answer runs through here.
+(https://docs.vllm.ai/en/stable/usage/security/). A class of `--middleware` wraps all others that
+vLLM adds. Requests with the key pass unchanged: no part of an answer runs through here.
 
 Standard library only: it runs in the lane's Python.
 """
@@ -35,7 +35,7 @@ class DemandKey:
     """ASGI middleware: answers 401 to a request without the key, whatever its path and method."""
 
     def __init__(self, app: Application) -> None:
-        """Raises `RuntimeError` where the server has no key, so that it does not boot open."""
+        """Raises `RuntimeError` if the server has no key, so that it does not boot open."""
         key = os.environ.get(VARIABLE, "")
         if not key:
             raise RuntimeError(f"{VARIABLE} is not set: every request would be refused")
@@ -43,7 +43,7 @@ class DemandKey:
         self._digest = hashlib.sha256(key.encode()).digest()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass on or refuse a request."""
         kind = scope["type"]
         if kind == "http" and scope["path"] != OPEN and not self._known(scope["headers"]):
             await send({"type": "http.response.start", "status": 401, "headers": HEAD})

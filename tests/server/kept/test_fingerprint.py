@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Environment:
-    """An interpreter's, in whose packages vllm lies."""
+    """An environment with vllm among its packages."""
     packages = tmp_path / "packages"
     write(packages / "vllm" / "engine.py", "one = 1")
     return Environment(
@@ -34,7 +34,7 @@ def environment(tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def plan(tmp_path: Path, qwen: Family, environment: Environment) -> LaunchPlan:
-    """A plan with everything a plan may have."""
+    """A plan with every part set."""
     write(tmp_path / "overlay" / "repair.py", "X = 1")
     write(tmp_path / "weights" / "config.json", "{}")
     write(tmp_path / "weights" / "deep" / "tokenizer.json", "{}")
@@ -71,7 +71,7 @@ def test_equal_plans_have_equal_fingerprints(
     plan: LaunchPlan, environment: Environment, tmp_path: Path
 ) -> None:
     before = fingerprint(plan, environment)
-    # Another report, other limits: nothing of what is served.
+    # Another report and other limits do not change what is served.
     same_plan = replace(plan, folder=tmp_path / "elsewhere", limits=BootLimits(9.0, 9.0))
     write(tmp_path / "overlay" / "__pycache__" / "repair.pyc", "x")
     assert fingerprint(same_plan, environment) == before
@@ -80,11 +80,11 @@ def test_equal_plans_have_equal_fingerprints(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"serve": {"max_model_len": 8192}}, "flag --max-model-len (kept 4096, asked 8192)"),
-        ({"serve": {"max_model_len": 4096, "seed": 7}}, "flag --seed (kept none, asked 7)"),
+        ({"serve": {"max_model_len": 8192}}, "flag --max-model-len (kept 4096, requested 8192)"),
+        ({"serve": {"max_model_len": 4096, "seed": 7}}, "flag --seed (kept none, requested 7)"),
         ({"env": {"VLLM_X": "2"}}, "variable VLLM_X"),
-        ({"env": {}}, "variable VLLM_X (not any more)"),
-        ({"name": "other"}, "lane (kept own, asked other)"),
+        ({"env": {}}, "variable VLLM_X (removed)"),
+        ({"name": "other"}, "lane (kept own, requested other)"),
     ],
 )
 def test_another_lane_differs(
@@ -102,7 +102,7 @@ def test_another_lane_differs(
     ("file", "message"),
     [
         ("overlay/repair.py", "overlay repair.py"),
-        ("overlay/another.py", "overlay another.py (not there)"),
+        ("overlay/another.py", "overlay another.py (added)"),
         ("weights/config.json", "checkpoint config.json"),
         ("weights/deep/tokenizer.json", "checkpoint deep/tokenizer.json"),
         ("chat.jinja", "file {tmp_path}/chat.jinja"),
@@ -135,7 +135,7 @@ def test_another_environment_differs(plan: LaunchPlan, environment: Environment)
     other_environment = replace(environment, versions={"vllm": "0.33.0", "torch": "2.9.0"})
     assert list(
         differences(fingerprint(plan, environment), fingerprint(plan, other_environment))
-    ) == ["package vllm (kept 0.32.0, asked 0.33.0)"]
+    ) == ["package vllm (kept 0.32.0, requested 0.33.0)"]
 
 
 def test_the_sources_of_an_editable_vllm_count(
@@ -164,7 +164,7 @@ def test_variable_values_are_not_shown(
     before = fingerprint(plan, environment)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     after = fingerprint(plan, environment)
-    assert list(differences(before, after)) == ["variable HF_TOKEN (not there)"]
+    assert list(differences(before, after)) == ["variable HF_TOKEN (added)"]
     assert "hf_secret" not in str(after)
 
 

@@ -75,7 +75,7 @@ def test_hold_has_idle_limit_and_idle_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-5", "1e999", "", "ten", "9" * 100])
-def test_idle_limit_that_is_no_time_is_none(tmp_path: Path, text: str) -> None:
+def test_invalid_idle_limit_is_zero(tmp_path: Path, text: str) -> None:
     private.write(tmp_path / "hold", text)
     assert Hold(tmp_path).idle_limit_s == 0
 
@@ -101,7 +101,7 @@ def test_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     assert not elsewhere.exists()
 
 
-def test_fifo_in_place_of_the_lock_holds_nobody_up(tmp_path: Path) -> None:
+def test_fifo_in_place_of_the_lock_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "hold", 0o600)
     assert not Hold(tmp_path).held()
     assert Hold(tmp_path).idle_limit_s == 0

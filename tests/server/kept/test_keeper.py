@@ -1,4 +1,4 @@
-"""The keeper ends its server when nobody uses it any more, and not before."""
+"""The keeper ends its server when it is no longer used, and not before."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def process(folder: Path, tmp_path: Path) -> Iterator[KeptProcess]:
-    """A process that is to be kept, and is not yet."""
+    """A process that will be kept, and is not yet."""
     hold = Hold(folder)
     assert hold.acquire()
     hold.idle_limit_s = 0.2
@@ -109,7 +109,7 @@ def test_server_that_is_not_kept_ends_with_its_starter(process: KeptProcess, fol
     process._hang_up()
     assert process.wait(10) is not None
     until(lambda: none_of([process.keeper.pid]))
-    assert folder.exists(), "its user has it still"
+    assert folder.exists(), "its user still has it"
 
 
 def test_kept_server_ends_when_idle(process: KeptProcess, folder: Path) -> None:
@@ -171,21 +171,21 @@ def test_requests_of_others_keep_the_server_up(
 
 
 @pytest.mark.parametrize("values", [("NaN",), ("+Inf",), ("3.0", "NaN"), ("x",)])
-def test_figures_that_are_no_numbers_do_not_keep_a_server_up(values: tuple[str, ...]) -> None:
+def test_invalid_figures_do_not_keep_a_server_up(values: tuple[str, ...]) -> None:
     lines = "".join(f"vllm:prompt_tokens_total {value}\n" for value in values)
     with running(ScriptedServer(lambda *_: (200, Text(lines)))) as server:
         url = server.endpoint.base_url
         assert keeper.served(url, "k") == keeper.served(url, "k") == (3 if "3.0" in values else 0)
 
 
-def test_refused_question_is_no_figure() -> None:
+def test_refused_metrics_request_gives_zero() -> None:
     with running(ScriptedServer(lambda *_: (401, Text("vllm:prompt_tokens_total 3\n")))) as server:
         assert keeper.served(server.endpoint.base_url, "k") == 0
 
 
 @pytest.mark.parametrize(("piece", "pause_s"), [(b"x", 0.05), (b"x 1\n" * 2**14, 0.0), (b"", 60.0)])
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n\r\n"])
-def test_server_that_drips_or_floods_holds_the_keeper_up_for_its_limit(
+def test_server_that_drips_or_floods_blocks_the_keeper_up_to_its_limit(
     monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes, pause_s: float
 ) -> None:
     monkeypatch.setattr(keeper, "ASK_S", 0.5)

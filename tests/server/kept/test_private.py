@@ -1,4 +1,4 @@
-"""Files of kept servers are read where they are regular, bounded and this user's alone."""
+"""Files of kept servers are read only if they are regular, bounded and private."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_written_file_is_private_whatever_lay_there(tmp_path: Path) -> None:
+def test_written_file_is_private_even_if_the_old_one_was_not(tmp_path: Path) -> None:
     path, elsewhere = tmp_path / "record.json", tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
     (tmp_path / "record.json.new").symlink_to(elsewhere)

@@ -68,7 +68,7 @@ def test_root_ends_no_process_of_another_user() -> None:
 
 @pytest.mark.parametrize("has_pidfd", [True, False])
 @pytest.mark.parametrize("pid", [0, -1, -(2**31), 2**22])
-def test_id_of_no_process_gets_no_signal(
+def test_invalid_process_id_gets_no_signal(
     monkeypatch: pytest.MonkeyPatch, pid: int, *, has_pidfd: bool
 ) -> None:
     def refused(*_: object) -> None:
@@ -81,9 +81,7 @@ def test_id_of_no_process_gets_no_signal(
     send(ProcessId.model_construct(pid=pid, started=0), signal.SIGKILL)
 
 
-def test_signal_is_sent_where_there_is_no_pidfd(
-    sleeper: ProcessId, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_is_sent_without_pidfd(sleeper: ProcessId, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "pidfd_open", lambda _: (_ for _ in ()).throw(OSError("ENOSYS")))
     send(sleeper, signal.SIGKILL)
     until(lambda: none_of([sleeper.pid]))

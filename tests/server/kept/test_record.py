@@ -28,12 +28,12 @@ def test_only_values_without_secrets_are_shown() -> None:
     }  # fmt: skip
     assert list(differences(kept, requested)) == [
         "flag api_key",
-        "flag max_model_len (kept 4096, asked 8192)",
-        "flag trust_remote_code (kept none, asked set)",
-        "package torch (kept 2.13.0, asked none)",
-        "plugin (kept set, asked abc)",
-        "variable A (not any more)",
-        "variable C (not there)",
+        "flag max_model_len (kept 4096, requested 8192)",
+        "flag trust_remote_code (kept none, requested set)",
+        "package torch (kept 2.13.0, requested none)",
+        "plugin (kept set, requested abc)",
+        "variable A (removed)",
+        "variable C (added)",
         "variable HF_HOME",
     ]
 

@@ -38,7 +38,7 @@ def sleeper() -> Iterator[ProcessId]:
 
 
 def record(folder: Path, **changes: Any) -> KeptEntry:
-    """Write a record and return what is made of it."""
+    """Write a record and return its entry."""
     server_folder = registry.create_folder(folder)
     values: dict[str, Any] = {
         "name": server_folder.name, "family": "qwen3.5", "lane": "cpu", "checkpoint": "miniature",
@@ -65,12 +65,12 @@ def entry_of(server_folder: Path) -> KeptEntry:
 
 def test_only_the_recorded_process_is_a_keeper(folder: Path, sleeper: ProcessId) -> None:
     assert record(folder, keeper=sleeper).state is KeptState.IDLE
-    # Its id was given again.
+    # Its id was reused.
     reused = sleeper.model_copy(update={"started": sleeper.started - 1})
     assert record(folder, keeper=reused).state is KeptState.LOST
 
 
-def test_held_server_is_in_use(folder: Path, sleeper: ProcessId) -> None:
+def test_locked_server_is_in_use(folder: Path, sleeper: ProcessId) -> None:
     kept_entry = record(folder, keeper=sleeper)
     hold = kept_entry.hold
     assert hold.acquire()
@@ -87,7 +87,7 @@ def test_only_orphans_are_stopped(folder: Path, sleeper: ProcessId) -> None:
         assert kept_entry.state is KeptState.LOST
         assert registry.clear(kept_entry)
         until(lambda: none_of([sleeper.pid]), "the orphan lives")
-        assert alive(stranger.pid), "a process that only has the id was ended"
+        assert alive(stranger.pid), "a process that only has the same id was ended"
         stranger.kill()
     assert not kept_entry.folder.exists()
 
@@ -97,7 +97,7 @@ def test_records_from_before_a_reboot_are_stale(folder: Path, sleeper: ProcessId
     kept_entry = record(folder, host=before, keeper=sleeper, server=sleeper)
     assert kept_entry.state is KeptState.LOST
     assert registry.clear(kept_entry)
-    assert alive(sleeper.pid), "what runs now has nothing to do with it"
+    assert alive(sleeper.pid), "the process that runs now is another one"
 
 
 @pytest.mark.parametrize("change", [{"name": "other", "boot": "x"}, {"pids": "pid:[7]"}])
@@ -151,7 +151,7 @@ def test_uncreatable_folder_is_reported_with_a_fix(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with pytest.raises(UserError, match="name another place in XDG_STATE_HOME"):
+    with pytest.raises(UserError, match="set XDG_STATE_HOME to another folder"):
         registry.open_root()
 
 
@@ -212,7 +212,7 @@ def test_servers_of_another_user_are_left_alone(
     assert kept_entry.folder.exists()
 
 
-def test_folders_that_are_no_server_are_left_out(folder: Path) -> None:
+def test_folders_without_a_server_are_left_out(folder: Path) -> None:
     for name in ("notes", "abc", "\x1b[2Jabc", "ABCDEF"):
         (folder / name).mkdir(mode=0o700)
         os.utime(folder / name, (1, 1))
