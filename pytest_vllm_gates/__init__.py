@@ -1,8 +1,8 @@
 """The regression gates a serving team runs before it trusts a vLLM upgrade.
 
-`__all__` is the public API: the names that a gate of a project's own imports, among them the types
-of the fixtures it asks for. They are imported when they are first used, so that an inert plugin
-stays light. Everything else in the package may change in any release.
+`__all__` is the public API: the names that a project's own gates import, including the types of
+their fixtures. They are imported when they are first used, so that an inert plugin stays light.
+Everything else in the package may change in any release.
 """
 
 from __future__ import annotations

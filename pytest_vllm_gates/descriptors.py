@@ -1,7 +1,7 @@
 """Waits for file descriptors. Standard library only: the guard of a process uses it, too.
 
-select(2) knows descriptors below 1,024 alone, and a project's own tests may hold more than that;
-poll(2) knows them all.
+select(2) supports only descriptors below 1,024, and a project's own tests may open more; poll(2)
+supports all of them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def readable(handles: Iterable[int], timeout_s: float) -> list[int]:
-    """Return which of the descriptors can be read, or are at their end, within the time."""
+    """Return the descriptors that become readable, or reach their end, within the time."""
     return _ready(handles, select.POLLIN | select.POLLPRI, timeout_s)
 
 
 def writable(handle: int, timeout_s: float) -> bool:
-    """Return whether a descriptor takes bytes, or has no reader any more, within the time."""
+    """Return whether a descriptor accepts bytes, or loses its reader, within the time."""
     return bool(_ready([handle], select.POLLOUT, timeout_s))
 
 

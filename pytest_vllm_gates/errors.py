@@ -2,4 +2,4 @@
 
 
 class UserError(Exception):
-    """A mistake in what was given. Its text names the value, the likely cause and the next step."""
+    """A mistake in the input. Its text names the value, the likely cause and the next step."""

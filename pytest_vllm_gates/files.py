@@ -1,7 +1,7 @@
 """Writes files and folders whole or not at all, and finds the cache folder.
 
-A write goes to a hidden file beside the target, is flushed to the disk and renamed into place. A
-failure removes the hidden file and the folders that were made for it, and raises `WriteError`.
+A write goes to a hidden file beside the target, which is flushed to the disk and renamed into
+place. A failure removes that file and the folders made for it, and raises `WriteError`.
 Standard library only: programs that run without installed packages import this module.
 """
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 MODE = 0o644
 NAME_BYTES = 200
-"""Of a target's name in the name of the file beside it; a name has at most 255 bytes."""
+"""Bytes of a target's name that the hidden file's name repeats; a name has at most 255 bytes."""
 COPY_BYTES = 2**20
 PROBE_BYTES = 4096
 READER_S = 5.0
-"""How long a full pipe may stay full."""
+"""Seconds that a full pipe may stay full."""
 TRIES = 3
 UNSUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 OF_THE_DISK = {*NO_SPACE, errno.EROFS, errno.EFBIG, errno.EIO}
-"""Errors of a file system; a network connection has none of them."""
+"""Error numbers of file systems; network connections never raise them."""
 
 
 class WriteError(UserError, OSError):
     """A file or folder that could not be written.
 
-    `filename`, `errno` and `strerror` say which and why; the text adds the next command.
+    `filename`, `errno` and `strerror` are the system's; the text adds the next command.
     """
 
     @classmethod
     def of(cls, path: Path, error: OSError) -> WriteError:
-        """Return the error of a path for what the system reported."""
+        """Return the error for a path, made from the system's error."""
         return cls(error.errno, error.strerror or str(error), str(path))
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class WriteError(UserError, OSError):
 
     @property
     def advice(self) -> str:
-        """What to do about it, with a command."""
+        """The next step, with a command."""
         folders = Path(self.filename).absolute().parents
         folder = next((each for each in folders if os.path.lexists(each)), folders[0])
         if self.errno in NO_SPACE:
@@ -63,12 +63,12 @@ class WriteError(UserError, OSError):
             return "raise the limit of this shell's file size: ulimit -f"
         if self.errno == errno.ENAMETOOLONG:
             return "name a shorter path"
-        return f"see who may write there, and what is in its place: ls -ld {folder}"
+        return f"check the folder's permissions and type: ls -ld {folder}"
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise what the system reports in the block as the `WriteError` of a path."""
+    """Raise system errors of the block as the `WriteError` of a path."""
     try:
         yield
     except OSError as error:
@@ -78,9 +78,9 @@ def writing(path: Path) -> Iterator[None]:
 def write_whole(
     path: Path, content: str | bytes, *, mode: int = MODE, folders: bool = True
 ) -> None:
-    """Write a file whole; raises `WriteError`, and all is as it was.
+    """Write a file whole; raises `WriteError` and changes nothing on failure.
 
-    Folders that are missing are made, unless `folders` is false: then that is an error.
+    Missing folders are made; with `folders` false they are an error.
     """
     data = content.encode() if isinstance(content, str) else content
     with writing(path), _folder(path.parent) if folders else contextlib.nullcontext():
@@ -94,7 +94,7 @@ def copy_whole(source: Path, path: Path, *, mode: int = MODE) -> None:
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
-    """Write several files, in their order, or none: a failure puts back what was there before."""
+    """Write several files, in their order, or none: a failure restores the previous files."""
     asides: dict[Path, Path] = {}
     before: dict[Path, Path] = {}
     placed: set[Path] = set()
@@ -125,7 +125,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 
 
 def append(path: Path, content: str) -> None:
-    """Append a text to a file, device or pipe; raises `WriteError`, and a file is as it was.
+    """Append a text to a file, device or pipe; raises `WriteError` and leaves a file unchanged.
 
     Waits at most `READER_S` for the reader of a pipe.
     """
@@ -149,9 +149,9 @@ def append(path: Path, content: str) -> None:
 
 @contextlib.contextmanager
 def folder_aside(parent: Path) -> Iterator[Path]:
-    """Give an empty hidden folder in `parent`, to be filled and renamed; what is left is removed.
+    """Give an empty hidden folder in `parent`, to be filled and renamed; leftovers are removed.
 
-    Folders that were made for it go when the block fails. Raises `OSError`.
+    If the block fails, the folders made for it are removed. Raises `OSError`.
     """
     with _folder(parent):
         aside = Path(tempfile.mkdtemp(dir=parent, prefix=".aside."))
@@ -162,7 +162,7 @@ def folder_aside(parent: Path) -> Iterator[Path]:
 
 
 def probe(folder: Path) -> None:
-    """Raise `WriteError` where nothing can be written into a folder, which is made."""
+    """Make a folder; raises `WriteError` if a file cannot be written into it."""
     path = folder / "probe"
     with writing(path), _folder(folder):
         _remove(_aside(path, [b"\0" * PROBE_BYTES], MODE))
@@ -174,12 +174,12 @@ def _folder_of(path: Path) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _folder(folder: Path) -> Iterator[None]:
-    """Make a folder; a block that fails takes back what was made for it, as far as it is empty."""
+    """Make a folder; if the block fails, the folders made for it are removed where empty."""
     missing = [*takewhile(lambda each: not os.path.lexists(each), (folder, *folder.parents))]
     made = []
     try:
         for each in reversed(missing):
-            with contextlib.suppress(FileExistsError):  # another process is at it, too
+            with contextlib.suppress(FileExistsError):  # another process makes it, too
                 each.mkdir()
                 made.append(each)
         yield
@@ -213,7 +213,7 @@ def _aside(path: Path, pieces: Iterable[bytes], mode: int) -> Path:
 
 
 def _beside(path: Path, ending: str) -> Path:
-    """Return a hidden name in the folder of `path`, however long that one's own name is."""
+    """Return a hidden name in the folder of `path`, short enough for any length of name."""
     name = os.fsdecode(os.fsencode(path.name)[:NAME_BYTES])
     return path.with_name(f".{name}.{ending}")
 
@@ -237,7 +237,7 @@ def _put(aside: Path, path: Path) -> None:
 
 
 def _keep(path: Path, old: Path) -> None:
-    """Give a file a second name, or another one where the file system has no links."""
+    """Give a file a second name, or rename it where the file system has no links."""
     if path.is_dir() and not path.is_symlink():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     try:
@@ -249,7 +249,7 @@ def _keep(path: Path, old: Path) -> None:
 def _restore(old: Path, path: Path) -> None:
     if os.path.lexists(old):
         _tried(lambda: old.replace(path))
-    _remove(old)  # two names of one file are not renamed
+    _remove(old)  # rename(2) does nothing for two names of one file
 
 
 def _remove(path: Path) -> None:
@@ -264,7 +264,7 @@ def _remove_tree(folder: Path) -> None:
 
 
 def _tried(action: Callable[[], object]) -> None:
-    """Do what cleans up, a few times where it fails: a signal may have interrupted it."""
+    """Run a cleanup, and retry it a few times: a signal may have interrupted it."""
     for _ in range(TRIES):
         try:
             action()
@@ -279,7 +279,7 @@ CACHE_VARIABLE = "VLLM_GATES_CACHE"
 
 
 def default_cache() -> Path:
-    """Return the folder environments are kept in: `$VLLM_GATES_CACHE`, else the user's cache."""
+    """Return the folder for environments: `$VLLM_GATES_CACHE`, else the user's cache."""
     from platformdirs import user_cache_path  # noqa: PLC0415 - not of the standard library
 
     configured = os.environ.get(CACHE_VARIABLE)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):  # noqa: N818 - a decision of the template, which may be right
-    """The template refuses a conversation; the text is its own."""
+    """The template refuses a conversation; the text is the template's message."""
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """A prompt: its text, its token ids, and the piece of the text each id stands for."""
+    """A prompt: its text, its token ids, and the piece of text of each id."""
 
     text: str
     token_ids: tuple[int, ...]
@@ -35,20 +35,20 @@ NEWLINE = "↵"
 CONFLICTS = ("<<<<<<< ", ">>>>>>> ")
 CONTEXT_TOKENS = 8
 SHA256_DIGITS = 64
-LONG_CHARACTERS = 60_000  # a prompt laid out longer than this is not read to its end by anybody
+LONG_CHARACTERS = 60_000  # nobody reads a longer prompt to its end
 EDGE_LINES = 40
 WIDE = 2_000
 CONTROL_PICTURES = 0x2400  # the Unicode block whose n-th character pictures control character n
 INVISIBLE = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs")
-AS_IT_IS = " \u200d"  # a plain space; the joiner that holds an emoji together
+AS_IT_IS = " \u200d"  # a plain space; the joiner inside an emoji
 
 
-class CorruptGolden(Exception):  # noqa: N818 - what was found, told to a person
-    """A golden file that is not whole; the text says what is wrong with it."""
+class CorruptGolden(Exception):  # noqa: N818 - a finding that a person reads
+    """A golden file that is not whole; the text names the fault."""
 
 
 def conversation_golden(title: str, found: Rendering | Refused) -> str:
-    """Lay out what became of a conversation: its prompt, or the refusal to make one."""
+    """Lay out a conversation's result: its prompt, or the template's refusal."""
     if isinstance(found, Refused):
         return refusal_golden(title, str(found))
     return prompt_golden(title, found)
@@ -57,8 +57,8 @@ def conversation_golden(title: str, found: Rendering | Refused) -> str:
 def prompt_golden(title: str, rendering: Rendering) -> str:
     """Lay out a rendering: each line of the prompt, then the ids of its tokens.
 
-    A line ends with the token that holds the line break, so that one changed line of a template
-    is one changed pair of lines here. Line breaks, tabs and invisible characters are shown.
+    A line ends with the token that contains the line break, so that one changed line of a
+    template changes one pair of lines here. Line breaks, tabs and invisible characters are shown.
     """
     lines = [f"{VERSION}: prompt, {len(rendering.token_ids)} tokens: {title}", ""]
     text, ids = "", []
@@ -74,7 +74,7 @@ def prompt_golden(title: str, rendering: Rendering) -> str:
 
 
 def refusal_golden(title: str, refusal: str) -> str:
-    """Lay out that, and in which words, the template refuses a conversation."""
+    """Lay out the template's refusal of a conversation, with its message."""
     return "\n".join([f"{VERSION}: refusal: {title}", "", visible(refusal), "", END, ""])
 
 
@@ -92,7 +92,7 @@ def lock_golden(title: str, parts: Mapping[str, bytes]) -> str:
 
 
 def changed_parts(recorded: str, now: str) -> list[str]:
-    """Return the names of what two lock goldens give different sums for, or only one of them."""
+    """Return the names whose sums differ between two lock goldens, or that only one of them has."""
 
     def sums(text: str) -> set[tuple[str, str]]:
         found = set()
@@ -114,7 +114,7 @@ def whole(path: Path, data: bytes) -> str:
             f"{path} is not UTF-8 text: byte {data[error.start]:#04x} at offset {error.start}"
         ) from error
     if any(line.startswith(CONFLICTS) for line in text.splitlines()):
-        raise CorruptGolden(f"{path} holds the marks of an unresolved merge")
+        raise CorruptGolden(f"{path} contains the conflict markers of an unresolved merge")
     if not FIRST.match(text):
         first = text.splitlines()[0][:40] if text.strip() else "nothing"
         other = OTHER_FIRST.match(text)
@@ -130,7 +130,7 @@ def whole(path: Path, data: bytes) -> str:
 
 
 def visible(text: str) -> str:
-    """Return text with line breaks, tabs and invisible characters shown."""
+    """Return text with line breaks, tabs and invisible characters made visible."""
     return "".join(_visible(character) for character in text)
 
 
@@ -145,7 +145,7 @@ def _visible(character: str) -> str:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    """Return the lines, the middle of a very long prompt as its SHA-256."""
+    """Return the lines; the middle of a very long prompt is replaced by its SHA-256."""
     size = sum(map(len, lines))
     if size <= LONG_CHARACTERS:
         return lines
@@ -173,7 +173,7 @@ def _ids(ids: list[int]) -> str:
 
 
 def first_difference(expected: Rendering, token_ids: Sequence[int]) -> str | None:
-    """Return where other token ids leave the expected prompt, or None when they are the same."""
+    """Return where token ids first differ from the expected prompt; None when they are equal."""
     wanted = expected.token_ids
     if wanted == tuple(token_ids):
         return None
@@ -196,24 +196,24 @@ def first_difference(expected: Rendering, token_ids: Sequence[int]) -> str | Non
 
 
 def disagreement(expected: Rendering | Refused, served: Sequence[int] | Refused) -> str | None:
-    """Return how a server's prompt is not the one of the checkpoint's files, or None."""
+    """Return how a server's prompt differs from the prompt of the checkpoint's files, or None."""
     if isinstance(expected, Refused):
         if isinstance(served, Refused):
             return None
         return f"the template refuses this conversation ({expected}) and the server renders it"
     if isinstance(served, Refused):
-        return f"the server refuses what the checkpoint's template takes: {served}"
+        return f"the server refuses a conversation that the checkpoint's template accepts: {served}"
     difference = first_difference(expected, served)
     if difference is None:
         return None
-    return f"the server's prompt is not the one of the checkpoint's template: {difference}"
+    return f"the server's prompt differs from the prompt of the checkpoint's template: {difference}"
 
 
 def prefix_lost(before: Rendering | Refused, after: Rendering | Refused) -> str | None:
     """Return how a conversation's tokens change when turns are added, or None.
 
-    What a template refuses keeps nothing; whether it may refuse is judged elsewhere. The last token
-    may merge with what follows it.
+    A refused conversation has no tokens to compare; another check judges the refusal. The last
+    token may merge with the text after it.
     """
     if isinstance(before, Refused) or isinstance(after, Refused):
         return None
@@ -222,6 +222,6 @@ def prefix_lost(before: Rendering | Refused, after: Rendering | Refused) -> str 
     if difference is None:
         return None
     return (
-        f"with turns added the earlier tokens are others: {difference}\nEvery turn is computed "
-        "from there on anew, for no prefix of it is in the cache."
+        f"added turns change the earlier tokens: {difference}\nThe server recomputes every turn "
+        "from there on, because the prefix cache does not contain these tokens."
     )

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """What a test of a gate came to. Only PASS speaks for a promotion.
+    """The outcome of a gate's test. Only PASS counts in favour of a promotion.
 
-    KNOWN is a failure that the family file lists with its reference, WAIVED one that somebody of
-    the project lets pass for a while: they stand in the verdict and do not hold it.
+    KNOWN is a failure that the family file lists with its reference. WAIVED is a failure that the
+    project accepts for a while. Both are listed in the verdict and do not block it.
     """
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
@@ -36,40 +36,40 @@ INFRASTRUCTURE = "infrastructure"
 
 
 class Undecided(Exception):  # noqa: N818 - an outcome, not an error
-    """Raised by a test that neither passed nor failed; subclasses say which outcome it is."""
+    """Raised by a test that neither passed nor failed; each subclass is one outcome."""
 
     outcome: ClassVar[Outcome]
     cause: ClassVar[str] = ""
-    """The kind of reason, where one is told apart."""
+    """The kind of reason; empty for most."""
     breaks: ClassVar[bool] = False
-    """Whether the exit status counts it as something that broke."""
+    """Whether the exit status counts it as a breakage."""
 
 
 class Blocked(Undecided):
-    """What the test needs did not come about: the server did not boot, or has died."""
+    """A requirement of the test is missing: the server did not boot, or has died."""
 
     outcome = Outcome.BLOCKED
     breaks = True
 
 
 class Infrastructure(Blocked):
-    """What surrounds the server failed: the network, a gateway, the disk, a port, a package.
+    """Something around the server failed: the network, a gateway, the disk, a port, a package.
 
-    It says nothing of what is served: never a regression, and no incident.
+    It is not evidence about the server: never a regression, and no incident.
     """
 
     cause = INFRASTRUCTURE
 
 
 class MissingGolden(Undecided):
-    """There is no golden to compare with."""
+    """The golden to compare with is missing."""
 
     outcome = Outcome.MISSING
     breaks = True
 
 
 class MissingBaseline(Undecided):
-    """There is no baseline from this machine to compare with."""
+    """A baseline of this machine to compare with is missing."""
 
     outcome = Outcome.MISSING
 
@@ -81,7 +81,7 @@ class Inconclusive(Undecided):
 
 
 class Known(Undecided):
-    """All that is wrong is listed in the family file as a known defect."""
+    """Every finding is listed in the family file as a known defect."""
 
     outcome = Outcome.KNOWN
 
@@ -112,24 +112,24 @@ class TestResult:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-# Where a test's evidence tells of the family's known defects, for the verdict to repeat.
+# The evidence labels of the family's known defects, which the verdict repeats.
 STANDING = "known_defects"
 GONE = "known_defects_gone"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing a check looked at: its name, and its traits, by which known defects are told."""
+    """One thing a check looked at: its name, and the traits that known defects match."""
 
     name: str
     traits: Mapping[str, str] = field(default_factory=dict)
     request: Mapping[str, Any] | None = None
-    """The body that was sent, for whoever wants to send it again."""
+    """The body that was sent, to send it again."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a case, in one sentence that names field and value."""
+    """One fault of a case, in one sentence that names field and value."""
 
     case: Case
     says: str

@@ -1,4 +1,4 @@
-"""The pytest plugin: hooks, each handing on to the module that does it. Inert without `--model`."""
+"""The pytest plugin: hooks that delegate to other modules. Inert without `--model`."""
 
 from __future__ import annotations
 

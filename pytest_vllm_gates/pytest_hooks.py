@@ -39,7 +39,7 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.INVOCATION_DIR,
     pytest.Config.ArgsSource.TESTPATHS,
 )
-# With these pytest shows something and runs no test.
+# With these options pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 
 
@@ -70,7 +70,7 @@ class GatesSession:
         self._interrupts.install()
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Refuse a mistyped gate after `-m`."""
+        """Refuse an unknown gate name after `-m`."""
         config = session.config
         gates = verdict_gates.gate_files()
         try:
@@ -79,13 +79,13 @@ class GatesSession:
             raise pytest.UsageError(str(error)) from error
 
     def pytest_unconfigure(self) -> None:
-        """Hand Ctrl-C back, and end the processes that rendered prompts."""
+        """Restore the Ctrl-C handler, and end the processes that rendered prompts."""
         self._interrupts.remove()
         if renderers := sys.modules.get("pytest_vllm_gates.prompts.starter"):
             renderers.shared().close()
 
     def _name_paths(self, config: pytest.Config) -> None:
-        """Run the shipped gates, and besides them whatever paths were named."""
+        """Run the shipped gates besides the paths that were named."""
         files = verdict_gates.gate_files()
         if repro := self.run.replays.repro:
             files = {gate: path for gate, path in files.items() if gate == repro.incident.gate}
@@ -96,7 +96,7 @@ class GatesSession:
             config.args = [*gates, *config.args]
 
     def pytest_report_header(self) -> list[str]:
-        """Say what is judged, where, and why there."""
+        """Report which family is judged, on which lane, and why on that lane."""
         return summary.opening(self.run)
 
     def pytest_pycollect_makemodule(
@@ -117,17 +117,17 @@ class GatesSession:
         replay.parametrize(metafunc, self.run)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Remember in which order tests stand in their files."""
+        """Remember the order of tests in their files."""
         self._order[item.nodeid] = len(self._order)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Family by family, gate by gate, and what ends the server last, however others sort.
+        """Order tests by family and gate, with tests that end the server last, after other plugins.
 
-        The tests of a shipped gate come as they stand in its file: the first makes what all of
-        them judge, and tells what the server died of.
+        The tests of a shipped gate run in the order of its file: the first produces the results
+        that all of them judge, and reports why the server died.
         """
         result = yield
         families = [subject.family.name for subject in self.run.subjects]
@@ -147,20 +147,20 @@ class GatesSession:
         return result
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Keep what a test sends under its name."""
+        """Record a test's requests under its name."""
         subject = results.subject_of(item)
         if subject and (tape := self.run.tapes.get(subject.family.name)):
             tape.turn_to(item.nodeid)
             item.stash[results.sends_before_key] = tape.count
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        """Remember what was left out: a gate of which only a part ran was not seen."""
+        """Remember deselected tests: a gate that ran only in part counts as not seen."""
         self.run.left_out.update(
             {item.nodeid: session_items.gate_of(item) for item in items if results.subject_of(item)}
         )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Remember what is to run: a verdict counts what did not."""
+        """Remember the tests to run: the verdict counts those that did not run."""
         for item in session.items:
             if subject := results.subject_of(item):
                 self.run.collected.add(item.nodeid)
@@ -201,12 +201,12 @@ class GatesSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take over what an xdist worker knows of its boots."""
+        """Take over an xdist worker's records of its boots."""
         xdist.take_over(getattr(node, "workeroutput", None) or {}, self.run)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Run the gates on the other lane first, where there is one to be held beside."""
+        """Run the gates on the other lane first, if there is a lane to compare with."""
         self._interrupts.install()  # a conftest.py may have set a handler since
         config = session.config
         if hasattr(config, "workerinput") or config.option.collectonly:
@@ -225,7 +225,7 @@ class GatesSession:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Decide and write the report before others end, and set the exit status after them."""
+        """Decide and write the report before other plugins finish, then set the exit status."""
         xdist.hand_over(self._config, self.run)
         looking = any(getattr(self._config.option, name, None) for name in LOOKING)
         if looking or hasattr(self._config, "workerinput"):
@@ -233,7 +233,7 @@ class GatesSession:
         self._end = session_finish.end(session, self.run, self._failed)
         summary.fold_tries(self._config.pluginmanager.get_plugin("terminalreporter"), self.run)
         yield
-        # Others add theirs by or: of two that are known no third is to be made.
+        # Other plugins combine statuses with `or`, which would make a third one of two known ones.
         session.exitstatus = self._end.status
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -253,11 +253,11 @@ def _is_left_to_others(item: pytest.Item) -> bool:
 
 
 def declare_markers(config: pytest.Config) -> None:
-    """Declare one marker a gate, in the words of the gate's own docstring."""
+    """Declare one marker for each gate; its text is the gate's docstring."""
     for name, title in verdict_gates.titles().items():
         config.addinivalue_line("markers", f"{name}: {title}")
     config.addinivalue_line(
-        "markers", "without_weights: vLLM's renderer alone serves this test; no weights are loaded"
+        "markers", "without_weights: vLLM's renderer serves this test without loading weights"
     )
     config.addinivalue_line(
         "markers", "ends_the_server: this test stops the family's server, and so runs last"

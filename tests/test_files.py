@@ -75,7 +75,7 @@ def test_failure_names_the_file_the_cause_and_the_next_command(tmp_path: Path) -
         write_whole(path, "text")
     assert str(error.value) == (
         f"{path} was not written: Not a directory\n"
-        f"see who may write there, and what is in its place: ls -ld {tmp_path / 'out'}"
+        f"check the folder's permissions and type: ls -ld {tmp_path / 'out'}"
     )
     assert (error.value.errno, error.value.filename) == (errno.ENOTDIR, str(path))
     assert isinstance(error.value, OSError)

@@ -177,9 +177,9 @@ def test_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
         (b"\xef\xbb\xbf" + WHOLE.encode(), "starts with"),
         (
             WHOLE.replace("| <think>", "<<<<<<< HEAD\n| a\n=======\n| b\n>>>>>>> theirs").encode(),
-            "holds the marks of an unresolved merge",
+            "contains the conflict markers of an unresolved merge",
         ),
-        (b"<<<<<<< HEAD\n" + WHOLE.encode(), "holds the marks of an unresolved merge"),
+        (b"<<<<<<< HEAD\n" + WHOLE.encode(), "the conflict markers of an unresolved merge"),
     ],
     ids=[
         "empty", "blank", "not text", "cut", "cut early", "longer", "version", "version 10",
@@ -252,10 +252,14 @@ REFUSED = Refused("no such turn")
         (
             rendering("a"),
             [7],
-            "the server's prompt is not the one of the checkpoint's template: fr",
+            "the server's prompt differs from the prompt of the checkpoint's template: fr",
         ),
         (REFUSED, [7], "the template refuses this conversation (no such turn) and the server rend"),
-        (rendering("a"), REFUSED, "the server refuses what the checkpoint's template takes: no s"),
+        (
+            rendering("a"),
+            REFUSED,
+            "the server refuses a conversation that the checkpoint's template acc",
+        ),
     ],
     ids=["same", "both refuse", "other tokens", "rendered", "refused"],
 )
@@ -272,9 +276,9 @@ def test_prompt_with_another_prefix_is_reported() -> None:
     assert prefix_lost(before, Rendering("", (100, 101, 7, 8), ())) is None, "the last may merge"
     problem = prefix_lost(before, Rendering("", (100, 7, 102, 103), ()))
     assert problem == (
-        "with turns added the earlier tokens are others: from token 1 on, after 'a': expected 'b' "
-        "(ids [101]), found ids [7]; 2 tokens expected, 2 found\nEvery turn is computed from there "
-        "on anew, for no prefix of it is in the cache."
+        "added turns change the earlier tokens: from token 1 on, after 'a': expected 'b' "
+        "(ids [101]), found ids [7]; 2 tokens expected, 2 found\nThe server recomputes every turn "
+        "from there on, because the prefix cache does not contain these tokens."
     )
     assert prefix_lost(REFUSED, before) is prefix_lost(before, REFUSED) is None
 

@@ -1,1 +1,1 @@
-"""What a run is asked for: every option once, its names, its values and the parsed record."""
+"""The options of a run: every option once, its names, its values and the parsed record."""

@@ -21,7 +21,7 @@ def markdown(options: Sequence[Option]) -> Iterator[str]:
         value = f" {option.metavar}" if option.metavar else ""
         optional = f"[={option.metavar}]" if option.const is not None else value
         long = f"`{option.long}`" if option.short else ""
-        # A bar would end the cell.
+        # An unescaped bar would end the cell.
         spelled = f"{option.name}{optional}".replace("|", "/")
         yield f"| `{spelled}` | {long} | `{option.ini}` | {option.help} |"
 

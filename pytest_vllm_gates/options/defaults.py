@@ -1,10 +1,10 @@
-"""The values that options have where they are not given, and the least that they may have."""
+"""The default values of options, and the least values they accept."""
 
 from __future__ import annotations
 
 ALL = "all"
 REPORT = "gates-report"
-"""Where a run with --against writes its report when nothing else is asked for."""
+"""The default folder for the report of a run with --against."""
 HISTORY = ".vllm-gates/history.sqlite"
 KEEP_SERVER = "15m"
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -17,8 +17,8 @@ SAMPLES = 20
 LEAST_SOAK_S = 30.0
 LEAST_IDLE_S = 1.0
 
-ONE_SERVER = "{base_url} judges a server that already runs and {lane} boots one: give only one"
+ONE_SERVER = "{base_url} judges a running server and {lane} boots one: give only one of them"
 NO_LANE = (
-    "{against} holds two lanes against each other, and {base_url} is none: name the running server "
-    'in a lane of its own: base_url = "..." in lanes/NAME.toml, then {lane}'
+    "{against} compares two lanes, and {base_url} does not name a lane: make a lane for the "
+    'running server, with base_url = "..." in lanes/NAME.toml, then pass it with {lane}'
 )

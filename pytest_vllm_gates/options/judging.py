@@ -1,4 +1,4 @@
-"""The options of how the gates judge: samples, lanes to compare with, loads, features."""
+"""The options that change how the gates judge: samples, lanes to compare, loads, features."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JudgingOptions(ServingOptions):
-    """How the gates judge what is served."""
+    """How the gates judge a server."""
 
     answer_tokens: int = option(
         "--answer-tokens",
         kinds.whole_number(1),
-        "Tokens an answer may have, thinking included, in the conversation gates; models that "
-        "think at length need more.",
+        "Most tokens of an answer in the conversation gates, thinking included. Raise it for "
+        "models that think at length.",
         metavar="N",
         default=defaults.ANSWER_TOKENS,
         shown_default=f"{defaults.ANSWER_TOKENS}",
@@ -33,7 +33,7 @@ class JudgingOptions(ServingOptions):
     samples: int = option(
         "--samples",
         kinds.whole_number(0),
-        "Sampled answers of which the rate of valid tool calls is taken; 0 for none.",
+        "Number of sampled answers to measure the rate of valid tool calls with; 0 for none.",
         metavar="N",
         default=defaults.SAMPLES,
         shown_default=f"{defaults.SAMPLES}",
@@ -42,9 +42,9 @@ class JudgingOptions(ServingOptions):
     against: str | None = option(
         "--against",
         kinds.TEXT,
-        "Compare --lane with this lane: its gates run first and both reports are laid side by "
-        "side, and throughput is measured boot by boot in place of a baseline. The same lane "
-        "twice shows how small a difference this machine can detect.",
+        "Compare --lane with this lane. The gates run on this lane first, the report shows both "
+        "lanes side by side, and throughput is compared between the lanes' boots instead of with "
+        "a baseline. Name the same lane twice to see the smallest difference this machine detects.",
         metavar="NAME",
         with_repro=False,
         other_lane=False,
@@ -53,17 +53,17 @@ class JudgingOptions(ServingOptions):
     pairs: int | None = option(
         "--pairs",
         kinds.whole_number(2),
-        "How many pairs of boots, or rounds of blocks by URL, --against may take.",
+        "Most pairs of boots that --against takes, or rounds of blocks for running servers.",
         metavar="N",
         shown_default="the lane's plan",
-        needs=("against", "{pairs} counts the boots of {against} NAME: give both"),
+        needs=("against", "{pairs} limits the boots of {against} NAME: give both"),
         other_lane=False,
     )
     features: str | None = option(
         "--features",
         kinds.TEXT,
-        "Boot again with these features: names of features.toml, NAME+NAME together, pairs, or "
-        "deployed for those of the lane, which is then booted without them.",
+        "Boot again with these features: names from features.toml, NAME+NAME for several at once, "
+        "'pairs', or 'deployed' to boot without the features that the lane has.",
         metavar="NAME,...",
         shown_default="none",
         other_lane=False,
@@ -72,7 +72,7 @@ class JudgingOptions(ServingOptions):
     soak_s: float = option(
         "--soak",
         kinds.duration(defaults.LEAST_SOAK_S),
-        "How long the load gate keeps up its streams to look for drift: 90s, 30m, 2h; "
+        "Keep the load gate's streams running this long to find drift: 90s, 30m, 2h; "
         f"at least {defaults.LEAST_SOAK_S:.0f}s.",
         metavar="DURATION",
         default=0.0,
@@ -82,24 +82,24 @@ class JudgingOptions(ServingOptions):
     trace: Path | None = option(
         "--load-trace",
         kinds.PATH,
-        "What the load gate replays in place of arrivals it makes up: a published trace (Azure LLM "
-        "inference, BurstGPT, Mooncake) or a batch file of OpenAI's.",
+        "Replay this file in the load gate instead of generated arrivals: a published trace (Azure "
+        "LLM inference, BurstGPT, Mooncake) or an OpenAI batch file.",
         metavar="FILE",
         repeat="load",
     )
     ramp: bool = option(
         "--ramp",
         kinds.FLAG,
-        "Raise the load gate's rate until the server no longer keeps its limits, and report the "
-        "highest rate at which it does.",
+        "Raise the load gate's request rate until the server exceeds its limits, and report the "
+        "highest rate within them.",
         default=False,
         repeat="load",
     )
     load_workers: Workers = option(
         "--load-workers",
         kinds.WORKERS,
-        "Drive the load gate's load with locust from N worker processes; N@HOST:PORT listens "
-        "there and waits for N workers of other machines.",
+        "Send the load gate's requests with locust from N worker processes. N@HOST:PORT listens "
+        "at that address and waits for N workers on other machines.",
         metavar="N[@HOST:PORT]",
         default_factory=kinds.no_workers,
         shown_default="one process without locust",
@@ -108,7 +108,7 @@ class JudgingOptions(ServingOptions):
     endurance: Endurance | None = option(
         "--endurance",
         kinds.ENDURANCE,
-        "How many requests the endurance gate sends, or for how long: 2000, 30m, 2h.",
+        "Number of requests that the endurance gate sends, or its duration: 2000, 30m, 2h.",
         metavar="N|DURATION",
         shown_default="the gate does not run",
         repeat="endurance",
@@ -116,8 +116,8 @@ class JudgingOptions(ServingOptions):
     lifecycle: bool = option(
         "--lifecycle",
         kinds.FLAG,
-        "Boot a few times more: on used, broken and read-only caches, held by sleep and pause, and "
-        "told to stop while it answers.",
+        "Boot a few times more: on used, broken and read-only caches, with sleep and pause, and "
+        "with a stop signal while the server answers.",
         default=False,
         repeat="lifecycle",
     )

@@ -1,6 +1,6 @@
-"""The kinds of values that options have: how each is read, and how it is written again.
+"""The kinds of option values: how each is read, and how it is written again.
 
-Reading raises `pytest.UsageError` for a text without a meaning.
+Reading raises `pytest.UsageError` for an invalid text.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Given:
     """The option as this run spells it."""
     value: Any
     typed: bool
-    """Whether it stands on the command line."""
+    """Whether it is from the command line."""
     config: pytest.Config
     settings_root: Path | None = None
-    """The folder of the settings, where they are not of the configuration that pytest reads."""
+    """The folder of the settings, if they are not in the configuration that pytest reads."""
 
 
 def _once(value: Any) -> tuple[str]:
@@ -51,9 +51,9 @@ class ValueKind:
 
     read: Callable[[Given], Any]
     write: Callable[[Any], Iterable[str | None]] = _once
-    """Gives the word after each mention of the option; None where the option has no value."""
+    """Gives the word after each use of the option; None where the option has no value."""
     action: str = "store"
-    """What argparse does with it."""
+    """The action of argparse."""
 
     @property
     def ini(self) -> str:
@@ -66,19 +66,19 @@ def _url(given: Given) -> str:
     text: str = given.value
     try:
         parts = urlsplit(text)
-        _ = parts.port  # raises ValueError for a port that is not a number
+        _ = parts.port  # raises ValueError for a port that is not an integer
         whole = parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
         whole = False
     if not whole:
         raise pytest.UsageError(
-            f"{given.name} {text!r} is not a URL; for example http://127.0.0.1:8000/v1"
+            f"{given.name}: expected a URL like http://127.0.0.1:8000/v1, got {text!r}"
         )
     return text
 
 
 def listed(values: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in values that may hold several, with commas."""
+    """Return the names in values that may have several, with commas."""
     names = (name.strip() for value in values for name in value.split(","))
     return tuple(dict.fromkeys(filter(None, names)))
 
@@ -87,21 +87,23 @@ def _variable(given: Given) -> str:
     """Return the name of an environment variable that is set."""
     name: str = given.value
     if name not in os.environ:
-        raise pytest.UsageError(f"{given.name} names {name!r}, which is not set: export {name}=...")
+        raise pytest.UsageError(
+            f"{given.name} names the variable {name!r}, which is not set: export {name}=..."
+        )
     return name
 
 
 def _folder(given: Given) -> Path:
-    """Return a folder, relative to where pytest was called."""
+    """Return a folder, relative to the working folder of pytest's call."""
     found = Path(given.config.invocation_params.dir, given.value).resolve()
-    # A path that cannot be looked at, such as one too long, is told where it is written to.
+    # A path that cannot be inspected (too long, for example) is reported when it is written to.
     if os.path.exists(found) and not os.path.isdir(found):  # noqa: PTH110, PTH112 - pathlib raises
         raise pytest.UsageError(f"{given.name} {given.value!r} is a file: name a folder")
     return found
 
 
 def _path(given: Given) -> Path:
-    """Return a path: typed from where pytest was called, set from where the settings are."""
+    """Return a path: relative to the working folder if typed, to the settings' folder if set."""
     config = given.config
     settings = given.settings_root or (config.inipath.parent if config.inipath else config.rootpath)
     root = config.invocation_params.dir if given.typed else settings
@@ -119,14 +121,14 @@ def _store(given: Given) -> str:
 
 
 def _seconds(given: Given) -> float:
-    """Return a time above zero."""
+    """Return a time above zero, in seconds."""
     try:
         found = float(given.value)
     except ValueError:
         found = -1.0
     if not 0 < found < math.inf:
         raise pytest.UsageError(
-            f"{given.name} {given.value!r} is not a number of seconds above zero"
+            f"{given.name}: expected a number of seconds above zero, got {given.value!r}"
         )
     return found
 
@@ -136,7 +138,9 @@ def _redaction(given: Given) -> str:
     from pytest_vllm_gates.redaction.prompts import MODES  # noqa: PLC0415 - an inert plugin is light
 
     if given.value not in MODES:
-        raise pytest.UsageError(f"{given.name} {given.value!r} is none of {', '.join(MODES)}")
+        raise pytest.UsageError(
+            f"{given.name}: expected one of {', '.join(MODES)}, got {given.value!r}"
+        )
     return str(given.value)
 
 
@@ -148,7 +152,7 @@ def no_workers() -> Workers:
 
 
 def _workers(given: Given) -> Workers:
-    """Return the processes that share the sending of a load."""
+    """Return the processes that send a load together."""
     from pytest_vllm_gates.load.generator import messages  # noqa: PLC0415
     from pytest_vllm_gates.load.types import ALONE, Workers  # noqa: PLC0415
 
@@ -162,8 +166,8 @@ def _workers(given: Given) -> Workers:
         found = -1
     if found < (1 if far else 0):
         raise pytest.UsageError(
-            f"{name} {value!r} is no number of workers: 2 starts two here, and 2@HOST:PORT waits "
-            "there for two of other machines"
+            f"{name}: expected a number of workers, got {value!r}: 2 starts two workers here, and "
+            "2@HOST:PORT waits at that address for two workers on other machines"
         )
     if found and importlib.util.find_spec("locust") is None:
         raise pytest.UsageError(
@@ -173,8 +177,8 @@ def _workers(given: Given) -> Workers:
     secret = os.environ.get(messages.SECRET_VARIABLE, "") if far else ""
     if far and len(secret) < messages.LEAST_SECRET:
         raise pytest.UsageError(
-            f"{name} {value!r} lets in who knows ${messages.SECRET_VARIABLE}, which has "
-            f"{len(secret)} characters of at least {messages.LEAST_SECRET}: "
+            f"{name} {value!r} accepts workers that know ${messages.SECRET_VARIABLE}, which has "
+            f"{len(secret)} characters and needs at least {messages.LEAST_SECRET}: "
             f"export {messages.SECRET_VARIABLE}=$(openssl rand -hex 32), the same for the workers"
         )
     return Workers(found, listen, secret) if found else ALONE
@@ -186,12 +190,12 @@ def _written_workers(workers: Workers) -> tuple[str]:
 
 
 def whole_number(least: int) -> ValueKind:
-    """Return the kind of whole numbers from `least` on."""
+    """Return the kind of integers from `least` on."""
 
     def read(given: Given) -> int:
         text: str = given.value
         if not text.isdecimal() or int(text) < least:
-            raise pytest.UsageError(f"{given.name} {text!r} is not a whole number from {least} on")
+            raise pytest.UsageError(f"{given.name}: expected an integer >= {least}, got {text!r}")
         return int(text)
 
     return ValueKind(read)
@@ -199,7 +203,7 @@ def whole_number(least: int) -> ValueKind:
 
 @dataclass(frozen=True)
 class Endurance:
-    """How many requests are sent, or for how long; one of both is None."""
+    """How many requests are sent, or for how long; one of the two is None."""
 
     requests: int | None
     seconds: float | None
@@ -216,7 +220,8 @@ def _endurance(given: Given) -> Endurance:
         seconds = math.nan
     if not 0 < seconds < math.inf:
         raise pytest.UsageError(
-            f"{given.name} {text!r} is no number of requests and no duration: 2000, 30m, 2h"
+            f"{given.name}: expected a number of requests or a duration (2000, 30m, 2h), "
+            f"got {text!r}"
         )
     return Endurance(None, seconds)
 
@@ -228,7 +233,7 @@ def _written_endurance(endurance: Endurance) -> tuple[str]:
 
 
 def duration(least_s: float) -> ValueKind:
-    """Return the kind of times with a unit, in seconds once they are read."""
+    """Return the kind of durations with a unit, read as seconds."""
 
     def read(given: Given) -> float:
         text: str = given.value
@@ -239,7 +244,8 @@ def duration(least_s: float) -> ValueKind:
             found = math.nan
         if not least_s <= found < math.inf:
             raise pytest.UsageError(
-                f"{given.name} {text!r} is no duration of at least {least_s:.0f}s: 90s, 30m, 2h"
+                f"{given.name}: expected a duration of at least {least_s:.0f}s (90s, 30m, 2h), "
+                f"got {text!r}"
             )
         return found
 
@@ -250,7 +256,7 @@ TEXT = ValueKind(lambda given: str(given.value))
 NAMES = ValueKind(lambda given: listed(given.value), tuple, action="append")
 FLAG = ValueKind(lambda _: True, _bare, action="store_true")
 OFF = ValueKind(lambda _: False, _bare, action="store_true")
-"""A flag that switches something off."""
+"""A flag that disables something."""
 URL = ValueKind(_url)
 VARIABLE = ValueKind(_variable)
 PATH = ValueKind(_path)

@@ -1,7 +1,8 @@
-"""The names of the options on the command line, beside other plugins that want the same ones.
+"""The names of the options on the command line, and clashes with other plugins' names.
 
-Each option has a long name of its own, `--gates-lane`. The short one, `--lane`, is an alias that
-gives way to every other plugin and conftest.py that declares it, before or after this plugin.
+Each option has a long name, `--gates-lane`, that only this plugin uses. The short one, `--lane`, is
+an alias that yields to every other plugin and conftest.py that declares it, before or after this
+plugin.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def declare(parser: pytest.Parser, options: Sequence[Option]) -> None:
     """Declare every option under the names that are free, and its setting."""
     group = parser.getgroup(GROUP, TITLE)
     for option in options:
-        # Looked up for each option: two may be given the same short name by mistake.
+        # Looked up for each option: two may have the same short name by mistake.
         free = option.short and option.short not in _declared(parser)
         names = [option.short, option.long] if free else [option.long]
         group.addoption(
@@ -54,10 +55,10 @@ def declare(parser: pytest.Parser, options: Sequence[Option]) -> None:
 
 
 class ShortNames:
-    """The aliases of one parser, which can be taken back and offered again.
+    """The aliases of one parser, which can be withdrawn and offered again.
 
-    argparse and pytest have no way to remove a name, so this edits what they keep: the names of an
-    option, in pytest's record and in argparse's action, and the tables from a name to these.
+    argparse and pytest cannot remove a name, so this edits their data: the names of an option, in
+    pytest's record and in argparse's action, and the tables from a name to these.
     """
 
     def __init__(self, parser: pytest.Parser, options: Sequence[Option]) -> None:
@@ -103,7 +104,7 @@ class ShortNames:
     def _tables(self) -> list[dict[str, Any]]:
         """Return the tables by name: argparse's of actions, and since 9.1 pytest's of targets."""
         optparser = getattr(self._parser, "optparser", None)
-        if optparser is None:  # until 9.0 there is none before the options are parsed
+        if optparser is None:  # until 9.0 it is made when the options are parsed
             return []
         found = [optparser._option_string_actions]  # noqa: SLF001
         return [*found, *filter(None, [getattr(self._parser, "_opt2dest", None)])]
@@ -120,8 +121,8 @@ def give_way(
 ) -> None:
     """Leave the short names to the plugins and conftest.py files that are loaded from now on.
 
-    The short names are away while one of them declares its options. They come back in between,
-    for pytest reads the command line several times until everything is loaded.
+    The short names are withdrawn while one of them declares its options, and offered again in
+    between, because pytest reads the command line several times until everything is loaded.
     """
     short_names = ShortNames(parser, options)
     watching = True
@@ -148,16 +149,16 @@ def give_way(
 
 
 def release(config: pytest.Config, options: Sequence[Option]) -> None:
-    """Give the short names up once the command line is read.
+    """Give up the short names after the command line is read.
 
-    A conftest.py of a folder is loaded when its tests are collected, and may declare them then.
+    A folder's conftest.py is loaded when its tests are collected, and may declare them then.
     """
-    if not config.option.help:  # which lists the names that can be typed
+    if not config.option.help:  # the help lists the names that can be typed
         ShortNames(config._parser, options).withdraw()  # noqa: SLF001
 
 
 def claimed(config: pytest.Config, options: Sequence[Option]) -> tuple[ClaimedName, ...]:
-    """Return the short names that are not this plugin's; the first call must precede `release`."""
+    """Return the short names of other plugins; the first call must precede `release`."""
     if claimed_key not in config.stash:
         group = config._parser.getgroup(GROUP)  # noqa: SLF001
         ours = {name for argument in group.options for name in argument.names()}
@@ -170,7 +171,7 @@ def claimed(config: pytest.Config, options: Sequence[Option]) -> tuple[ClaimedNa
 
 
 def _owner(manager: pytest.PytestPluginManager, name: str) -> str:
-    """Return the package or plugin in whose `pytest_addoption` a name is written."""
+    """Return the package or plugin whose `pytest_addoption` declares a name."""
     packages = {id(plugin): dist.project_name for plugin, dist in manager.list_plugin_distinfo()}
     for hook in manager.hook.pytest_addoption.get_hookimpls():
         code = getattr(hook.function, "__code__", None)

@@ -22,7 +22,7 @@ REPRO = "repro"
 
 
 class CommandLine:
-    """What was typed and set, by the fields of `Options`."""
+    """The typed options and the settings, by the fields of `Options`."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -41,7 +41,7 @@ class CommandLine:
     def given(self, option: Option) -> Any:
         """Return the value on the command line, else the setting, else None."""
         value = self.typed(option)
-        # An incident is named for one run, and was not seen with a project's defaults.
+        # An incident is given for one run, and was not recorded with a project's defaults.
         repro = self.options[REPRO]
         if value is not None or option == repro or (option.from_incident and self.typed(repro)):
             return value
@@ -56,10 +56,10 @@ class CommandLine:
 
     @cached_property
     def unread(self) -> tuple[Path, Mapping[str, Any]] | None:
-        """The project's configuration and its table, where pytest reads another one or none."""
+        """The project's configuration and its table, if pytest reads another file or none."""
         config = self.config
         chosen = config.option.rootdir or config.option.inifilename
-        # Without an option of ours no path of theirs has led pytest away: then it is inert.
+        # Without an option of this plugin, no option's value misled pytest: the plugin is inert.
         if chosen or all(self.typed(option) is None for option in self.options.values()):
             return None
         from pytest_vllm_gates.options import settings  # noqa: PLC0415
@@ -70,14 +70,14 @@ class CommandLine:
         return settings.of_project(project)
 
     def read(self, option: Option) -> Any:
-        """Return what the field holds of a value that is given."""
+        """Return the field's value of the value that is given."""
         name, typed = self.spelled[option.field], self.typed(option) is not None
         root = self.unread[0].parent if self.unread else None
         return option.kind.read(Given(name, self.given(option), typed, self.config, root))
 
     def message(self, template: str) -> str:
         """Return a message of the table with the options as this run spells them."""
-        # Braces stand for options alone; a value that a person typed is never in a template.
+        # Only options are in braces; a template never contains a value that a person typed.
         return template.format_map(self.spelled)
 
 
@@ -90,7 +90,7 @@ def parse(config: pytest.Config) -> Options | None:
     elif not (line.given(models) and line.read(models)):
         if line.typed(models):
             name = line.spelled["models"]
-            raise pytest.UsageError(f"{name} names no family: pytest {name} NAME")
+            raise pytest.UsageError(f"{name} needs the name of a family: pytest {name} NAME")
         _refuse_asleep(line)
         return None
     _refuse_contradictions(line)
@@ -111,7 +111,7 @@ def parse(config: pytest.Config) -> Options | None:
 def project_of(config: pytest.Config) -> Path:
     """Return the folder in which a run looks for lanes, families and goldens.
 
-    `--rootdir` and `-c` say which it is. Otherwise it is found from where pytest was called, or,
+    `--rootdir` and `-c` set it. Otherwise it is found from the working folder of pytest's call, or,
     outside of every project, from the paths of tests that were typed.
     """
     from pytest_vllm_gates.catalog import project  # noqa: PLC0415 - an inert plugin is light
@@ -124,14 +124,14 @@ def project_of(config: pytest.Config) -> Path:
 
 
 def _settled(found: Options) -> Options:
-    """Return the options with the values that follow from others."""
+    """Return the options with the values that other options imply."""
     alone = found.base_url or found.against or found.update_baseline
     history = found.history or found.rootdir / defaults.HISTORY
     return dataclasses.replace(
         found,
         report_dir=found.report_dir or (found.rootdir / defaults.REPORT if found.against else None),
         history=history if found.keep_history else None,
-        # A server that is measured against another, or recorded, is not kept.
+        # A server that is compared with another, or recorded, is not kept.
         keep_server_s=0.0 if alone else found.keep_server_s,
         require_promotion=found.require_promotion or bool(found.against),
         incidents=found.incidents and not found.repro,
@@ -139,17 +139,17 @@ def _settled(found: Options) -> Options:
 
 
 def _refuse_with_repro(line: CommandLine) -> None:
-    """Refuse options that would have an incident judged otherwise than it was."""
+    """Refuse options that would change how an incident is judged."""
     for field, option in line.options.items():
         if not option.with_repro and line.typed(option):
             raise pytest.UsageError(
-                f"{line.spelled[REPRO]} sends one incident again, as it was, and "
-                f"{line.spelled[field]} asks for something else: give only one"
+                f"{line.spelled[REPRO]} sends one incident again, unchanged, and "
+                f"{line.spelled[field]} would change it: give only one of them"
             )
 
 
 def _refuse_contradictions(line: CommandLine) -> None:
-    """Refuse options that exclude each other, and those without the one that they need."""
+    """Refuse options that exclude each other, and options without the one that they need."""
     for option in line.options.values():
         for other, message in option.excludes.items():
             if line.given(option) and line.given(line.options[other]):

@@ -15,7 +15,7 @@ PREFIX = "gates-"
 KEY = "option"
 """The key of an option's record in the metadata of its field."""
 
-# Whether a command that repeats one check carries an option: these, or the gate that it changes.
+# Whether a command that repeats one check has an option: these, or the name of a gate.
 ALWAYS = "always"
 NEVER = "never"
 
@@ -25,29 +25,29 @@ class Option:
     """One option of the command line, with its setting."""
 
     name: str
-    """`--lane`; or, with `gates-` in it, the only name that the option has."""
+    """`--lane`; with `gates-` in it, the option's only name."""
     kind: ValueKind
     text: str
     """The help without the default."""
     metavar: str | None = None
     shown_default: str = ""
-    """The default as the help gives it; '' where the help gives none."""
+    """The default as the help shows it; '' if the help shows none."""
     const: str | None = None
     """The value of the option when it is given without one."""
     repeat: str = NEVER
-    """ALWAYS, NEVER, or the gate whose repeat commands carry the option."""
+    """ALWAYS, NEVER, or the gate whose repeat commands have the option."""
     other_lane: bool = True
     """Whether the run on the other lane of a comparison gets the option too."""
     promotes: bool = True
     """Whether a run with this option can promote."""
     wakes: bool = False
-    """Whether the plugin is active because of this option; all others need one of these."""
+    """Whether the option activates the plugin; all others need one that does."""
     from_incident: bool = False
-    """Whether a replay takes this from its incident rather than from the settings."""
+    """Whether a replay reads this from its incident rather than from the settings."""
     with_repro: bool = True
     """Whether the option may be typed beside `--repro`."""
     needs: tuple[str, str] | None = None
-    """The field of an option that this one needs, and the message where it is missing.
+    """The field of an option that this one needs, and the message if it is missing.
 
     A message names other options by their fields, in braces.
     """
@@ -66,7 +66,7 @@ class Option:
 
     @property
     def short(self) -> str | None:
-        """The name that another plugin may use too; None where there is none."""
+        """The name that another plugin may use too, or None."""
         return None if self.name == self.long else self.name
 
     @property
@@ -82,7 +82,7 @@ class Option:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What argparse gets besides names, destination, default and help."""
+        """The arguments for argparse besides names, destination, default and help."""
         found: dict[str, Any] = {"action": self.kind.action}
         if self.metavar:
             found["metavar"] = self.metavar

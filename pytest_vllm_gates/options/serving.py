@@ -1,4 +1,4 @@
-"""The options of a run's server: which family is served, by what, and how long it may take."""
+"""The options of a run's server: the family, the lane or URL, and the time limits."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServingOptions:
-    """What is served. Paths are absolute, times in seconds."""
+    """The server and what it serves. Paths are absolute, times in seconds."""
 
     rootdir: Path
     """The project's folder, which need not be pytest's rootdir."""
     verbose: bool
     invocation_dir: Path = dataclasses.field(default_factory=Path.cwd)
-    """Where pytest was called: relative paths of its arguments start there."""
+    """The working folder of pytest's call: relative paths of its arguments start there."""
     test_root: Path | None = None
-    """pytest's rootdir, where ids of tests start; None where it is the project's folder."""
+    """pytest's rootdir, where ids of tests start; None if it is the project's folder."""
     claimed: tuple[ClaimedName, ...] = ()
     """The short names that belong to other plugins in this run."""
 
-    # The server, as a command that repeats a check names it.
+    # The server, as in a command that repeats a check.
     models: tuple[str, ...] = option(
         "--model",
         kinds.NAMES,
-        "Boot the real server for these families and run the gates: a name, several with commas, "
-        f"or '{defaults.ALL}'. May be repeated.",
+        "Boot the real server for these families and run the gates: a name, several names with "
+        f"commas, or '{defaults.ALL}'. May be repeated.",
         metavar="NAME[,NAME...]",
         default=(),
         wakes=True,
@@ -43,9 +43,9 @@ class ServingOptions:
     lane: str | None = option(
         "--lane",
         kinds.TEXT,
-        "The pinned bundle that serves.",
+        "The lane (pinned bundle) to serve with.",
         metavar="NAME",
-        shown_default="'cuda' where an NVIDIA GPU answers, else 'cpu'",
+        shown_default="'cuda' if an NVIDIA GPU answers, else 'cpu'",
         from_incident=True,
         other_lane=False,
         repeat=ALWAYS,
@@ -53,8 +53,8 @@ class ServingOptions:
     base_url: str | None = option(
         "--base-url",
         kinds.URL,
-        "Judge a server that already runs, such as http://host:8000/v1; nothing is booted. "
-        f"The key is read from ${defaults.KEY_VARIABLE}.",
+        "Judge a running server, such as http://host:8000/v1, instead of booting one. "
+        f"The API key is read from ${defaults.KEY_VARIABLE}.",
         metavar="URL",
         from_incident=True,
         excludes={"lane": defaults.ONE_SERVER, "against": defaults.NO_LANE},
@@ -63,7 +63,7 @@ class ServingOptions:
     api_key_env: str = option(
         "--api-key-env",
         kinds.VARIABLE,
-        "The environment variable that holds the key for --base-url.",
+        "The environment variable with the API key for --base-url.",
         metavar="NAME",
         default=defaults.KEY_VARIABLE,
         shown_default=defaults.KEY_VARIABLE,
@@ -72,7 +72,7 @@ class ServingOptions:
     checkpoint: str | None = option(
         "--checkpoint",
         kinds.TEXT,
-        "The weights: a checkpoint the family file names, a local folder, or a Hub id.",
+        "The weights: a checkpoint from the family file, a local folder, or a Hub id.",
         metavar="NAME",
         shown_default="the lane's, else the family's first",
         from_incident=True,
@@ -81,7 +81,7 @@ class ServingOptions:
     overlay: bool = option(
         "--no-overlay",
         kinds.OFF,
-        "Boot without the lane's overlay of documented repairs.",
+        "Boot without the lane's overlay, which contains its documented repairs.",
         default=True,
         from_incident=True,
         repeat=ALWAYS,
@@ -89,7 +89,7 @@ class ServingOptions:
     without_repairs: tuple[str, ...] = option(
         "--without-repair",
         kinds.NAMES,
-        "Boot without this repair of the lane's overlay, or these. May be repeated.",
+        "Boot without this repair, or these repairs, of the lane's overlay. May be repeated.",
         metavar="NAME[,NAME...]",
         from_incident=True,
         default=(),
@@ -98,7 +98,7 @@ class ServingOptions:
     boot_timeout_s: float = option(
         "--boot-timeout",
         kinds.SECONDS,
-        "Seconds a boot may take.",
+        "Most seconds that a boot may take.",
         metavar="SECONDS",
         default=defaults.BOOT_TIMEOUT_S,
         shown_default=f"{defaults.BOOT_TIMEOUT_S:.0f}",
@@ -106,7 +106,7 @@ class ServingOptions:
     stall_timeout_s: float = option(
         "--stall-timeout",
         kinds.SECONDS,
-        "Seconds a booting server's log may stay silent.",
+        "Most seconds without a new line in the log of a booting server.",
         metavar="SECONDS",
         default=defaults.STALL_TIMEOUT_S,
         shown_default=f"{defaults.STALL_TIMEOUT_S:.0f}",
@@ -114,7 +114,7 @@ class ServingOptions:
     max_response_mib: int = option(
         "--max-response-mib",
         kinds.whole_number(1),
-        "MiB an answer of the server may have, a stream twice as many.",
+        "Largest answer of the server in MiB; a stream may have twice as many.",
         metavar="N",
         default=defaults.MAX_RESPONSE_MIB,
         shown_default=f"{defaults.MAX_RESPONSE_MIB}",
@@ -123,7 +123,7 @@ class ServingOptions:
     response_timeout_s: float = option(
         "--response-timeout",
         kinds.SECONDS,
-        "Seconds a stream may take from its first byte to its end.",
+        "Most seconds that a stream may take from its first byte to its end.",
         metavar="SECONDS",
         default=defaults.RESPONSE_TIMEOUT_S,
         shown_default=f"{defaults.RESPONSE_TIMEOUT_S:.0f}",
@@ -132,9 +132,10 @@ class ServingOptions:
     keep_server_s: float = option(
         "--keep-server",
         kinds.duration(defaults.LEAST_IDLE_S),
-        "Leave the server up for the next run that asks for the same with this option. It stops "
-        f"after IDLE without requests, after {defaults.KEEP_SERVER} if IDLE is left out. Such a "
-        "run never promotes. `vllm-gates servers` lists and stops them.",
+        "Leave vLLM running after the run. The next run with this option reuses it if nothing that "
+        f"affects serving changed. It stops after IDLE without requests (default "
+        f"{defaults.KEEP_SERVER}). A run with this option never promotes. `vllm-gates servers` "
+        "lists and stops such servers.",
         metavar="IDLE",
         default=0.0,
         const=defaults.KEEP_SERVER,

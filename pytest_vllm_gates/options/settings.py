@@ -1,8 +1,8 @@
-"""The settings of the project's own configuration, where pytest reads another one or none.
+"""The settings of the project's own configuration, if pytest reads another file or none.
 
-pytest takes the value of an option that exists for a path of tests, and looks for its configuration
-above all of these. `--gates-report /elsewhere/out` would lose the project's settings the second
-time. Only the settings of this plugin are read here; `addopts` and the like stay pytest's.
+If the value of an option is an existing path, pytest reads it as a path of tests and looks for its
+configuration above all such paths. With `--gates-report /elsewhere/out` the second run would lose
+the project's settings. Only this plugin's settings are read here; pytest reads `addopts` etc.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.options.record import Option
 
-# In pytest's order: of the files in one folder, the first that has the table.
+# In pytest's order: the first file of a folder that has the table counts.
 FILES = {
     "pytest.toml": ("pytest",), ".pytest.toml": ("pytest",),
     "pytest.ini": ("pytest",), ".pytest.ini": ("pytest",),
@@ -32,7 +32,7 @@ TRUE = ("1", "y", "yes", "t", "true", "on")
 def of_project(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
     """Return the file that configures pytest in a project's folder, and its table.
 
-    None where there is no such file, or where it cannot be read: pytest reports that.
+    None if the file is missing or cannot be read: pytest reports that.
     """
     for name, keys in FILES.items():
         path = folder / name
@@ -46,7 +46,7 @@ def of_project(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
 
 
 def value(option: Option, table: Mapping[str, Any]) -> Any:
-    """Return the setting of an option as pytest would give it; None where there is none."""
+    """Return the setting of an option as pytest would return it; None if it is not set."""
     found = table.get(option.ini)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The options as the command line of one run spells them: to repeat a run, or a part of it."""
+"""The options as one run's command line spells them: to repeat a run, or a part of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Spelled(NamedTuple):
-    """Every name of some options: those with a value, without one, and with one if there is any."""
+    """Every name of some options: with a value, without one, and with an optional one."""
 
     valued: tuple[str, ...]
     flags: tuple[str, ...]
@@ -21,7 +21,7 @@ class Spelled(NamedTuple):
 
 
 def names(given: Options, option: Option) -> tuple[str, ...]:
-    """Return the names under which a run takes an option, the one to print first."""
+    """Return the names of an option in a run, with the name to print first."""
     theirs = {name.short for name in given.claimed}
     return tuple(
         name for name in (option.short, option.long) if name is not None and name not in theirs
@@ -29,12 +29,12 @@ def names(given: Options, option: Option) -> tuple[str, ...]:
 
 
 def by_field(given: Options) -> dict[str, tuple[str, ...]]:
-    """Return the names of every option, the one to print first."""
+    """Return the names of every option, with the name to print first."""
     return {option.field: names(given, option) for option in options_of(type(given))}
 
 
 def name(given: Options, field: str) -> str:
-    """Return the name to print of the option that fills a field."""
+    """Return the printed name of the option that fills a field."""
     return by_field(given)[field][0]
 
 
@@ -45,7 +45,7 @@ def typed(given: Options, field: str) -> Iterator[str]:
 
 
 def spelled(given: Options, chosen: Callable[[Option], bool]) -> Spelled:
-    """Return every name of the options that are chosen."""
+    """Return every name of the chosen options."""
     found: tuple[list[str], list[str], list[str]] = ([], [], [])
     for option in options_of(type(given)):
         if chosen(option):
@@ -55,7 +55,7 @@ def spelled(given: Options, chosen: Callable[[Option], bool]) -> Spelled:
 
 
 def repeated(given: Options, gate: str) -> Iterator[str]:
-    """Yield the words that have one gate judge again as these options had it judge."""
+    """Yield the words that make one gate judge again under these options."""
     for option in options_of(type(given)):
         if option.repeat in (ALWAYS, gate):
             yield from option.typed(names(given, option)[0], getattr(given, option.field))

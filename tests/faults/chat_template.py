@@ -42,7 +42,7 @@ def loses_the_tools(exchange: Exchange) -> None:
         exchange.body.pop("tools", None)
 
 
-@FAULTS.add("anything", says="the server's prompt is not the one of the checkpoint's template")
+@FAULTS.add("anything", says="the server's prompt differs from the prompt of the checkpoint's template")
 def serves_another_tokenizer(exchange: Exchange) -> None:
     """One token of a prompt has another id."""
     if exchange.path == TOKENIZE and "messages" in exchange.body:

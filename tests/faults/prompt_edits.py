@@ -231,7 +231,7 @@ def several_turns_that_are_refused(folder: Path) -> None:
     replace(folder / TEMPLATE, HEAD, text + HEAD)
 
 
-@edit(says="with turns added the earlier tokens are others: from token 0 on")
+@edit(says="added turns change the earlier tokens: from token 0 on")
 def turns_that_are_counted(folder: Path) -> None:
     """The number of turns stands before them, and no prefix is ever found again."""
     replace(folder / TEMPLATE, HEAD, "{{- messages | length -}}" + HEAD)

@@ -146,7 +146,10 @@ def test_a_recording_run_that_changes_nothing_still_holds(project: Project) -> N
     ("text", "told"),
     [
         ("golden 1: lock: x\n\n12  mess", "has no last line 'end of golden': it was cut short"),
-        ("<<<<<<< HEAD\n=======\n>>>>>>> x\n", "holds the marks of an unresolved merge"),
+        (
+            "<<<<<<< HEAD\n=======\n>>>>>>> x\n",
+            "contains the conflict markers of an unresolved merge",
+        ),
     ],
 )
 def test_a_corrupt_golden_fails_and_is_replaced_when_recording(

@@ -239,8 +239,11 @@ def test_incident_is_replayed_on_an_attached_server(
     ("arguments", "says"),
     [
         (("--repro", "nowhere"), "no incident at "),
-        (("--repro", "copied", "--model", "glm"), "--model asks for something else"),
-        (("--repro", "copied", "--update-golden"), "--update-golden asks for something else"),
+        (("--repro", "copied", "--model", "glm"), "--model would change it: give only one of them"),
+        (
+            ("--repro", "copied", "--update-golden"),
+            "--update-golden would change it: give only one",
+        ),
         (("--repro", "copied", "--times", "0"), "--times"),
         (("--times", "3"), "--times needs --repro"),
     ],
@@ -271,7 +274,7 @@ def test_incident_with_a_damaged_response_is_refused(project: Project) -> None:
     (folder / "incident.json").write_text(json.dumps(document))
     result = project.pytest("--repro", "copied")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "responses/1.jsonl is no response" in result.stderr.str()
+    assert "responses/1.jsonl is not a valid response" in result.stderr.str()
 
 
 def test_error_in_writing_an_incident_does_not_end_the_run(
@@ -293,9 +296,10 @@ def test_incidents_lane_that_could_run_code_is_not_booted(project: Project) -> N
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     errors = result.stderr.str()
     assert (
-        "the incident's lane 'fake' is not here, and the one in its folder is not booted" in errors
+        "the project has no lane 'fake', and the lane in the incident's folder is not booted"
+        in errors
     )
-    assert "which could run whatever it likes" in errors and "--lane NAME" in errors
+    assert "which could run any program" in errors and "--lane NAME" in errors
 
 
 def test_incident_of_a_removed_test_is_refused(project: Project) -> None:

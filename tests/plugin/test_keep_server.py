@@ -400,4 +400,7 @@ def test_xdist_worker_finds_the_kept_server(
 def test_invalid_idle_limit_is_refused(project: Project, value: str) -> None:
     result = project.gates(f"--keep-server={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert f"--keep-server {value!r} is no duration of at least 1s" in result.stderr.str()
+    assert (
+        f"--keep-server: expected a duration of at least 1s (90s, 30m, 2h), got {value!r}"
+        in result.stderr.str()
+    )

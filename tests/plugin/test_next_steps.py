@@ -92,7 +92,7 @@ def test_blocked_run_explains_the_servers_log(project: Project) -> None:
 def test_pairs_need_another_lane(project: Project) -> None:
     result = project.gates("--pairs", "4")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "ERROR: --pairs counts the boots of --against NAME: give both" in result.errlines
+    assert "ERROR: --pairs limits the boots of --against NAME: give both" in result.errlines
     result = project.gates("--against", "fake", "--pairs", "1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "ERROR: --pairs '1' is not a whole number from 2 on" in result.errlines
+    assert "ERROR: --pairs: expected an integer >= 2, got '1'" in result.errlines

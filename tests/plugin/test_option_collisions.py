@@ -320,13 +320,13 @@ def test_other_lane_gets_the_names_that_are_ours(crowded: Project) -> None:
     [
         ("--gates-lane x", "--gates-lane needs --gates-model: pytest --gates-model NAME --gates-l"),
         ("--gates-times 2", "--gates-times needs --repro: pytest --repro INCIDENT --gates-times N"),
-        ("--gates-model a --gates-base-url x", "--gates-base-url 'x' is not a URL"),
-        ("--gates-model ,", "--gates-model names no family: pytest --gates-model NAME"),
+        ("--gates-model a --gates-base-url x", "--gates-base-url: expected a URL like "),
+        ("--gates-model ,", "--gates-model needs the name of a family: pytest --gates-model NAME"),
         (
             "--gates-model a --gates-lane b --gates-base-url http://127.0.0.1:1/v1",
-            "--gates-base-url judges a server that already runs and --gates-lane boots one",
+            "--gates-base-url judges a running server and --gates-lane boots one",
         ),
-        ("--gates-model a --pairs 4", "--pairs counts the boots of --gates-against NAME"),
+        ("--gates-model a --pairs 4", "--pairs limits the boots of --gates-against NAME"),
     ],
 )
 def test_errors_use_the_names_that_are_ours(crowded: Project, arguments: str, message: str) -> None:

@@ -36,7 +36,7 @@ def refused(project: Project, *arguments: str) -> str:
     [
         ("--model qwne3.5", "unknown family 'qwne3.5'; did you mean 'qwen3.5'?\nknown: "),
         ("--model qwen3.5,xyzzy", "unknown family 'xyzzy'\nknown: "),
-        ("--model ,", "--model names no family: pytest --model NAME"),
+        ("--model ,", "--model needs the name of a family: pytest --model NAME"),
         (
             "--model qwen3.5 --lane fke",
             "unknown lane 'fke'; did you mean 'fake'?\nknown: cpu, cpu-previous, cpu-tp2, cuda, ",
@@ -47,7 +47,7 @@ def refused(project: Project, *arguments: str) -> str:
         ),
         (
             "--model qwen3.5 --lane fake --base-url http://127.0.0.1:8000/v1",
-            "--base-url judges a server that already runs and --lane boots one: give only one",
+            "--base-url judges a running server and --lane boots one: give only one of them",
         ),
         (
             "--model qwen3.5 --lane fake --against fke",
@@ -55,42 +55,42 @@ def refused(project: Project, *arguments: str) -> str:
         ),
         (
             "--model qwen3.5 --against fake --base-url http://127.0.0.1:8000/v1",
-            "--against holds two lanes against each other, and --base-url is none",
+            "--against compares two lanes, and --base-url does not name a lane: make a lane",
         ),
-        ("--model qwen3.5 --base-url localhost:8000", "--base-url 'localhost:8000' is not a URL"),
-        ("--model qwen3.5 --base-url http://", "--base-url 'http://' is not a URL"),
-        ("--model qwen3.5 --base-url http://host:port/v1", "is not a URL; for example http://127"),
+        ("--model qwen3.5 --base-url localhost:8000", "8000/v1, got 'localhost:8000'"),
+        ("--model qwen3.5 --base-url http://", "--base-url: expected a URL like http://127.0.0.1"),
+        ("--model qwen3.5 --base-url http://host:port/v1", ", got 'http://host:port/v1'"),
         (
             "--model qwen3.5 --redact-prompts some",
-            "--redact-prompts 'some' is none of keep, hash, drop",
+            "--redact-prompts: expected one of keep, hash, drop, got 'some'",
         ),
         (
             "--model qwen3.5 --base-url http://me:letmein@host:port/v1",
-            "--base-url 'http://[redacted]@host:port/v1' is not a URL",
+            ", got 'http://[redacted]@host:port/v1'",
         ),
-        ("--model qwen3.5 --answer-tokens 0", "'0' is not a whole number from 1 on"),
-        ("--model qwen3.5 --samples -1", "'-1' is not a whole number from 0 on"),
+        ("--model qwen3.5 --answer-tokens 0", "--answer-tokens: expected an integer >= 1, got '0'"),
+        ("--model qwen3.5 --samples -1", "--samples: expected an integer >= 0, got '-1'"),
         *(
-            (f"--model qwen3.5 --soak {value}", f"--soak '{value}' is no duration of at least 30s")
+            (f"--model qwen3.5 --soak {value}", f"at least 30s (90s, 30m, 2h), got '{value}'")
             for value in ("5s", "long", "1d", "nan", "infm")
         ),
         *(
-            (f"--model qwen3.5 --load-workers {value}", f"--load-workers '{value}' is no number of")
+            (f"--model qwen3.5 --load-workers {value}", f"a number of workers, got '{value}': ")
             for value in ("two", "-1", "0@host:5557", "2@host:port", "2@:5557", "2@")
         ),
         (
             "--model qwen3.5 --load-workers 2@127.0.0.1:5557",
-            "lets in who knows $GATES_LOAD_SECRET, which has 0 characters of at least 16: export",
+            "$GATES_LOAD_SECRET, which has 0 characters and needs at least 16: export",
         ),
-        ("--model qwen3.5 --samples many", "--samples 'many' is not a whole number from 0 on"),
+        ("--model qwen3.5 --samples many", "--samples: expected an integer >= 0, got 'many'"),
         (
             "--model qwen3.5 --api-key-env NO_SUCH_KEY",
-            "--api-key-env names 'NO_SUCH_KEY', which is not set: export NO_SUCH_KEY=...",
+            "--api-key-env names the variable 'NO_SUCH_KEY', which is not set: export NO_SUCH_KEY=",
         ),
         *(
             (
                 f"--model qwen3.5 --{name}-timeout {value}",
-                f"--{name}-timeout '{value}' is not a number of seconds above zero",
+                f"--{name}-timeout: expected a number of seconds above zero, got '{value}'",
             )
             for name, value in [
                 ("boot", "soon"), ("boot", "0"), ("boot", "-3"), ("stall", "nan"), ("stall", "inf"),
