@@ -1,4 +1,4 @@
-"""Notes on the replay of a captured request: what its answer can show, and what it cannot."""
+"""Notes on the replay of a captured request: what its answer can and cannot show."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 TIMES = 20
 OF_THE_WEIGHTS = ("calls", "has", "sense")
-"""The kinds of expectations that another model's words meet or miss by chance."""
+"""The kinds of expectations that the output of another model meets or misses by chance."""
 
 
 def sampling(sends: Sequence[Sent], times_option: str) -> Iterator[str]:
-    """Yield that one try says little, where a request does not fix how it is sampled."""
+    """Yield a note that one try shows little, if a request does not fix its sampling."""
     if any(map(_is_sampled, sends)):
         which = "this request is" if len(sends) == 1 else "some of these requests are"
-        yield f"{which} sampled: one try says little; {times_option} {TIMES} says more"
+        yield f"{which} sampled: one try shows little; {times_option} {TIMES} shows more"
 
 
 def _is_sampled(sent: Sent) -> bool:
@@ -35,7 +35,7 @@ def _is_sampled(sent: Sent) -> bool:
 
 
 def replaced_secrets(sends: Sequence[Sent]) -> Iterator[str]:
-    """Yield how many secrets of the requests were replaced."""
+    """Yield a note with the number of secrets that were replaced in the requests."""
     count = sum(sent.body.count(REDACTED.encode()) for sent in sends)
     if count:
         words = "1 secret was" if count == 1 else f"{count} secrets were"
@@ -50,7 +50,7 @@ def notes(
     times_option: str,
     url_option: str,
 ) -> Iterator[str]:
-    """Yield the notes of a replay. `stands_in`: the miniature does, for the incident's weights."""
+    """Yield the notes of a replay. `stands_in`: the miniature replaces the incident's weights."""
     if incident_folder.incident.gate != CAPTURED:
         return
     sends = [incident_folder.sent(send) for send in incident_folder.incident.sends]
@@ -60,6 +60,6 @@ def notes(
     kinds = {expected.kind for expected in expectation.of(incident_folder)}
     if stands_in and not kinds.isdisjoint(OF_THE_WEIGHTS):
         yield (
-            "the miniature's words are not your model's: only status, frames and markers count; "
-            f"{url_option} asks your server"
+            "the miniature's output differs from your model's: only status, frames and markers "
+            f"count; {url_option} sends the requests to your server"
         )

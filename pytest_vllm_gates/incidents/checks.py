@@ -1,7 +1,7 @@
-"""What an incident may have served and sent: its lane's flags and variables, its requests.
+"""Checks the flags, variables and requests that a replay takes from an incident.
 
-An incident may come from a stranger. Everything is refused that `data/replay.toml` does not allow
-by name, type and range.
+An incident may come from a stranger. Everything that `data/replay.toml` does not allow by name,
+type and range is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 60
 
 
 def lane_faults(lane: Lane, rules: LaneRules) -> Iterator[str]:
-    """Yield what an incident's lane sets and may not set."""
+    """Yield the settings of an incident's lane that are not allowed."""
     if not NAME.fullmatch(lane.name):
         yield f"name {excerpt(lane.name)}"
     if lane.checkpoint not in CHECKPOINTS:
@@ -38,18 +38,18 @@ def lane_faults(lane: Lane, rules: LaneRules) -> Iterator[str]:
 
 
 def flag_fault(name: str, value: Any, rules: LaneRules) -> str:
-    """Return what is wrong with a flag; '' where it is allowed, a blank where no rule knows it."""
+    """Return what is wrong with a flag; '' if it is allowed, a blank if it has no rule."""
     return _fault(rules.serve.get(name.replace("-", "_")), value)
 
 
 def variable_fault(name: str, value: str, rules: LaneRules) -> str:
-    """Return what is wrong with a variable; '' and a blank as for a flag."""
+    """Return what is wrong with a variable; '' and a blank mean the same as for a flag."""
     rule = rules.env.get(name)
     return _fault(rule, _number(value) if rule and rule.kind == "integer" else value)
 
 
 def route_faults(sends: Iterable[Send | Sent], rules: RouteRules) -> Iterator[str]:
-    """Yield the requests of an incident that are not inference, by method and path."""
+    """Yield method and path of each request of an incident that is not inference."""
     allowed = {"GET": rules.get, "POST": rules.post}
     for send in sends:
         if send.path not in allowed.get(send.method, ()):
@@ -57,7 +57,7 @@ def route_faults(sends: Iterable[Send | Sent], rules: RouteRules) -> Iterator[st
 
 
 def _fault(rule: ValueRule | None, value: Any) -> str:
-    """Return what is wrong with a value; '' where its rule allows it, a blank where it has none."""
+    """Return what is wrong with a value; '' if its rule allows it, a blank if it has no rule."""
     if rule is None:
         return " "
     if rule.kind == "switch":
@@ -83,18 +83,18 @@ def _fault(rule: ValueRule | None, value: Any) -> str:
 
 
 def _number(value: str) -> int | str:
-    """Return a variable's value as the whole number that it spells; itself where it spells none."""
+    """Return a variable's value as an integer, or unchanged if it is not one."""
     return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else value
 
 
 def excerpt(value: object) -> str:
-    """Return a value as a message shows it: its beginning, where it is long."""
+    """Return a value as a message shows it: a long value is cut at the end."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def described(lane: Lane) -> Iterator[str]:
-    """Yield the flags and variables with which an incident's lane is booted."""
+    """Yield the flags and variables that an incident's lane is booted with."""
     values: Mapping[str, Mapping[str, Any]] = {"serve": lane.serve, "env": lane.env}
     for table, entries in values.items():
         if entries:

@@ -1,4 +1,4 @@
-"""Decides whether a replay reproduces an incident, and compares the answers of both times."""
+"""Decides whether a replay reproduces an incident, and compares the answers then and now."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ PASSING = (
     "created_at", "completed_at", "signature",
 )  # fmt: skip
 READINGS = ("/metrics", "/load")
-"""Paths whose answers say how busy a server is at the moment."""
+"""Paths whose answers report the current load of a server."""
 PROBABILITIES = ("logprob", "token_logprobs", "cumulative_logprob")
 ADDED_STATUS = re.compile(r" \(status \d+\)$")
-"""What `expectation.unmet` adds to a sentence about an error."""
+"""The suffix that `expectation.unmet` adds to a sentence about an error."""
 NO_STATUSES: dict[str, int | None] = {}
 PROBABILITY_DIGITS = 1
 """Kernels that sum in another order change a log probability by a few hundredths."""
@@ -47,13 +47,13 @@ class ComparedRequest:
     name: str
     same: bool
     diff: str
-    """Of the texts: what came then, and what came now."""
+    """The difference between the text then and the text now."""
     first_s: tuple[float | None, float | None]
     """Seconds to the first piece, then and now."""
     seconds: tuple[float | None, float | None]
     """Seconds to the last piece, then and now."""
     recorded: bool = True
-    """Whether anything is known of the answer then; the difference is the answer now if not."""
+    """Whether the answer then was recorded; if not, `diff` is the answer now."""
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -70,12 +70,12 @@ def decide(
     statuses: Mapping[str, int | None] = NO_STATUSES,
     error_expected: bool = False,
 ) -> tuple[ReplayOutcome, str]:
-    """Return whether a replay's outcome is the incident again, and why.
+    """Return whether a replay reproduces the incident, and why.
 
-    `findings` are all its test found, known defects among them. Numbers, paths and ids may differ;
-    with `other_weights` what the model said may, too. `statuses` are those of the answers now, by
-    the names of the sends: an error that is neither expected nor recorded shows nothing of a
-    captured request.
+    `findings` are all findings of its test, known defects included. Numbers, paths and ids may
+    differ; with `other_weights` the model's output may differ, too. `statuses` are the statuses of
+    the answers now, by the names of the sends: an error that is neither expected nor recorded
+    shows nothing about a captured request.
     """
     errors = {} if error_expected else decide_captured.new_errors(incident, statuses)
     before = {(finding.case, _plain(finding.says, other_weights)) for finding in incident.findings}
@@ -97,12 +97,12 @@ def decide(
     if fails and not before and kernels[0] == kernels[1]:
         return ReplayOutcome.REPRODUCED, "its test fails as it did"
     if outcome is Outcome.KNOWN:
-        return ReplayOutcome.NOT_REPRODUCED, "only what is known was found"
-    return ReplayOutcome.DIFFERENT, f"its test is {outcome}, and says something else"
+        return ReplayOutcome.NOT_REPRODUCED, "only known defects were found"
+    return ReplayOutcome.DIFFERENT, f"its test is {outcome}, with another message"
 
 
 def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
-    """Return the sends of an incident that were sent again, each with the one that did it."""
+    """Return the sends of an incident that were sent again, each with its new send."""
     unmatched = [(exchange, _request_key(exchange)) for exchange in now]
     matches = []
     for sent in before:
@@ -118,7 +118,7 @@ def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]
 def compare(before: Sent, now: Sent, *, models: tuple[str, str] = ("", "")) -> ComparedRequest:
     """Compare two answers to one request.
 
-    `models` are the names that the server gave its model then and now: each boot has its own.
+    `models` are the server's model names then and now: every boot has another name.
     """
     before_text, now_text = (
         _unnamed(_answer_text(sent), model) if models[0] != models[1] else _answer_text(sent)
@@ -140,7 +140,7 @@ def compare(before: Sent, now: Sent, *, models: tuple[str, str] = ("", "")) -> C
 
 
 def _unnamed(text: str, model: str) -> str:
-    """Return a text with a word in place of the model's name, where that stands by itself."""
+    """Replace the model's name in a text, where it is a word by itself, with MODEL."""
     name = rf"(?<![\w.-]){re.escape(model)}(?![\w-])"
     return re.sub(name, "MODEL", text) if model else text
 
@@ -155,7 +155,7 @@ def _plain(text: str, other_weights: bool) -> str:
 
 
 def _kernel(reason: str, other_weights: bool) -> list[str]:
-    """Return the lines that identify a failure: the first line, and those of a diff."""
+    """Return the lines that identify a failure: the first line, and the lines of a diff."""
     lines = reason.strip().splitlines() or [""]
     telling_lines = lines[:1] if other_weights else [lines[0], *filter(DIFF_LINE.match, lines[1:])]
     return [_plain(line, other_weights) for line in telling_lines]
@@ -172,7 +172,7 @@ def _request_key(sent: Sent) -> tuple[str, str, str]:
 
 
 def _answer_text(sent: Sent) -> str:
-    """Return an answer as lines: a completion's fields put together, anything else as it came."""
+    """Return an answer as lines: the joined fields of a completion, anything else unchanged."""
     text = sent.answer.decode("utf-8", "replace")
     head = f"status: {sent.status}" + (f"\nerror: {sent.error}" if sent.error else "")
     if sent.path.partition("?")[0] in READINGS:
@@ -191,7 +191,7 @@ def _answer_text(sent: Sent) -> str:
 
 
 def assembled(chunks: Sequence[Any]) -> list[str]:
-    """Return the fields of a stream: texts are joined, of other values the last one counts."""
+    """Return the fields of a stream: texts are joined; for other values the last one counts."""
     fields: dict[str, str] = {}
 
     def join(place: str, value: Any) -> None:
@@ -210,7 +210,7 @@ def assembled(chunks: Sequence[Any]) -> list[str]:
 
     for chunk in chunks:
         join("", chunk)
-    # How tokens are spread over chunks is not part of the answer.
+    # The spread of tokens over chunks is not part of the answer.
     return [f"{key}: {value}" for key, value in fields.items() if "token_ids" not in key]
 
 

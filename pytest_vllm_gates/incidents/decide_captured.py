@@ -1,7 +1,7 @@
-"""Decides what only the replay of a captured request comes to.
+"""Decides the outcomes that only the replay of a captured request can have.
 
-An error that is new shows nothing of what was captured, and without a recorded answer the
-expectations alone can be judged.
+A new error shows nothing about the captured fault. Without a recorded answer only the expectations
+can be judged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNDECIDED = (Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE)
 
 
 def new_errors(incident: Incident, statuses: Mapping[str, int | None]) -> dict[str, int]:
-    """Return the statuses of a captured incident's sends that are errors now and were none then."""
+    """Return the statuses of a captured incident's sends that are errors now, but were not then."""
     if incident.gate != CAPTURED:
         return {}
     then = {send.name for send in incident.sends if send.error or (send.status or 0) >= ERROR} | {
@@ -45,7 +45,7 @@ def decide(
     findings: Sequence[Finding],
     errors: Mapping[str, int],
 ) -> tuple[ReplayOutcome, str] | None:
-    """Return what only a captured incident comes to; None where it is decided as any other."""
+    """Return the outcome that only a captured incident has; None if it is decided as any other."""
     if outcome in UNDECIDED:
         return ReplayOutcome.NOT_JUDGED, reason.partition("\n")[0] or f"its test is {outcome}"
     unanswered = _has_no_answer(incident)
@@ -58,7 +58,7 @@ def decide(
 
 
 def _has_no_answer(incident: Incident) -> bool:
-    """Return whether nothing is known of what a captured incident's requests were answered."""
+    """Return whether no answer to a captured incident's requests was recorded."""
     return (
         incident.gate == CAPTURED
         and not incident.findings
@@ -67,7 +67,7 @@ def _has_no_answer(incident: Incident) -> bool:
 
 
 def _judges_a_status(findings: Sequence[Finding], errors: Mapping[str, int]) -> bool:
-    """Return whether an expectation of the status is not met, for more than a refused key."""
+    """Return whether an expected status is not met, for another reason than a refused key."""
     of_status = any(finding.says.startswith("status is ") for finding in findings)
     return of_status and not set(errors.values()) <= KEY_REFUSED
 
@@ -80,4 +80,4 @@ def _answered_by_errors(
         return ReplayOutcome.NOT_JUDGED, f"the server refused the key (status {listed})"
     if unanswered:
         return ReplayOutcome.NOT_JUDGED, f"the answer is an error (status {listed})"
-    return ReplayOutcome.DIFFERENT, f"the answer is an error now (status {listed}), and was none"
+    return ReplayOutcome.DIFFERENT, f"the answer is an error now (status {listed}), but was not"

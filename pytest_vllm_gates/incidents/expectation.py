@@ -1,6 +1,6 @@
-"""Expectations of an answer: parsing them as a person types them, and judging an answer.
+"""Parses the expectations of an answer that a user types, and judges an answer by them.
 
-An incident keeps its expectations in `expected/expectations.txt`, one a line.
+An incident stores its expectations in `expected/expectations.txt`, one a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.incidents.read import IncidentFolder
 
 FILE = "expected/expectations.txt"
-"""Where an incident keeps them, one a line."""
+"""The file that stores an incident's expectations, one a line."""
 FORMS = (
     "status is N", "finish_reason is WORD", "content has TEXT", "content lacks TEXT",
     "content is JSON", "reasoning has TEXT", "reasoning lacks TEXT", "calls NAME", "calls nothing",
@@ -43,7 +43,7 @@ WITHOUT_A_CHAT = ("status is 200",)
 
 @dataclass(frozen=True)
 class Expectation:
-    """One expectation. `kind` is how it is judged, `name` of what and `value` against what."""
+    """One expectation: `name` is judged by `kind` and compared with `value`."""
 
     kind: str
     name: str
@@ -52,11 +52,11 @@ class Expectation:
 
 
 def parse(text: str) -> Expectation:
-    """Read an expectation; raises `UserError` that lists what there is."""
+    """Read an expectation; raises `UserError` with the list of forms."""
     typed = text.strip()
     match = PATTERN.fullmatch(typed)
     if match is None or (match["field"] == "status" and not match["is"].isdecimal()):
-        raise UserError(f"{text!r} is no expectation; there are: {'; '.join(FORMS)}")
+        raise UserError(f"unknown expectation: {text!r}; the forms are: {'; '.join(FORMS)}")
     if match["field"]:
         return Expectation("is", match["field"], match["is"], typed)
     if match["text"]:
@@ -69,12 +69,12 @@ def parse(text: str) -> Expectation:
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Expectation, ...]:
-    """Read expectations, empty lines aside."""
+    """Read expectations; empty lines are skipped."""
     return tuple(parse(text) for text in texts if text.strip())
 
 
 def of(incident_folder: IncidentFolder) -> tuple[Expectation, ...]:
-    """Return the expectations of an incident; none where it is not of a captured request."""
+    """Return the expectations of an incident; none if it has no captured request."""
     if incident_folder.incident.gate != CAPTURED:
         return ()
     text = incident_folder.text(FILE)
@@ -84,12 +84,12 @@ def of(incident_folder: IncidentFolder) -> tuple[Expectation, ...]:
 SHOWN = 120
 DONE = "[DONE]"
 ERROR = 400
-"""The least status of an answer that is an error."""
+"""The lowest status of an error."""
 
 
 @dataclass
 class FirstChoice:
-    """The first choice of an answer, put together."""
+    """The first choice of an answer, with its pieces joined."""
 
     content: str = ""
     reasoning: str = ""
@@ -97,7 +97,7 @@ class FirstChoice:
     calls: dict[int, list[str]] = field(default_factory=dict)
     """Name and arguments of each tool call, by its index."""
     broken: str = ""
-    """Why it is no whole answer."""
+    """Why the answer is not whole."""
 
     def text(self, name: str) -> str:
         """Return `content` or `reasoning`."""
@@ -105,14 +105,14 @@ class FirstChoice:
 
 
 def broken(expectations: Iterable[Expectation], sent: Sent) -> list[str]:
-    """Return what is not as expected, in one sentence each."""
+    """Return one sentence for each unmet expectation."""
     return [message for _, message in unmet(expectations, sent)]
 
 
 def unmet(expectations: Iterable[Expectation], sent: Sent) -> list[tuple[Expectation, str]]:
-    """Return the expectations that are not met, each with one sentence that says what came.
+    """Return the unmet expectations, each with one sentence on what the answer had instead.
 
-    The sentence ends with the status where the answer is an error.
+    If the answer is an error, the sentence ends with the status.
     """
     choice = completion(sent)
     is_error = sent.status is not None and sent.status >= ERROR
@@ -125,7 +125,7 @@ def unmet(expectations: Iterable[Expectation], sent: Sent) -> list[tuple[Expecta
 
 
 def expects_error(expectations: Iterable[Expectation]) -> bool:
-    """Return whether an error is what is expected: `status is 400`, for example."""
+    """Return whether an error is expected: `status is 400`, for example."""
     return any(
         expectation.name == "status" and int(expectation.value) >= ERROR
         for expectation in expectations
@@ -133,7 +133,7 @@ def expects_error(expectations: Iterable[Expectation]) -> bool:
 
 
 def completion(sent: Sent) -> FirstChoice:
-    """Read an answer: a chat's or a completion's, whole or streamed."""
+    """Read the answer to a chat or completion request, whole or streamed."""
     choice = FirstChoice()
     text = sent.answer.decode("utf-8", "replace")
     events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
@@ -157,7 +157,7 @@ def completion(sent: Sent) -> FirstChoice:
 
 def _add(answer: FirstChoice, part: Any) -> None:
     if part.get("error"):
-        answer.broken = f"it tells of an error: {json.dumps(part['error'])[:SHOWN]}"
+        answer.broken = f"it contains an error: {json.dumps(part['error'])[:SHOWN]}"
     for choice in part.get("choices") or ():
         if choice.get("index", 0):
             continue
@@ -191,7 +191,7 @@ def _broken(expectation: Expectation, sent: Sent, choice: FirstChoice) -> Iterat
         if why := why_degenerate(choice.content or choice.reasoning):
             yield why
     elif expectation.kind == "json" and not _is_json(choice.content):
-        yield f"content is no JSON: {choice.content[:SHOWN]!r}"
+        yield f"content is not JSON: {choice.content[:SHOWN]!r}"
 
 
 def _is_not(expectation: Expectation, sent: Sent, choice: FirstChoice) -> Iterator[str]:
@@ -212,12 +212,12 @@ def _wrong_calls(expected: str, calls: Sequence[Sequence[str]]) -> Iterator[str]
     names = [name for name, _ in calls]
     if expected == "nothing":
         if names:
-            yield f"it calls {', '.join(names)}, and was to call nothing"
+            yield f"it calls {', '.join(names)}, but no call was expected"
     elif expected not in names:
         yield f"it calls {', '.join(names) or 'nothing'}, not {expected}"
     for name, arguments in calls:
         if name == expected and not _is_json(arguments):
-            yield f"the arguments of {name} are no JSON: {arguments[:SHOWN]!r}"
+            yield f"the arguments of {name} are not JSON: {arguments[:SHOWN]!r}"
 
 
 def _is_json(text: str) -> bool:

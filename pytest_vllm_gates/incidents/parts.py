@@ -29,14 +29,14 @@ EXCERPT_BYTES = 2**16
 METRICS_S = 2.0
 TOKENIZER = "tokenizer.json"
 PROMPT_FILES_BYTES = 32 * 2**20
-# What a request has besides what a case tells of it: where it goes and how the answer comes.
+# The fields that no case sets: the model, the sampling, and how the answer is streamed.
 WAY = {"model", "temperature", "seed", "stream", "stream_options", "stream_interval"}
 
 
 def log(path: Path) -> tuple[bytes, str]:
-    """Return a log, compressed, and what is missing of it in words: a long one has lost its middle.
+    """Return a log, compressed, and a note on what was cut: a long log loses its middle.
 
-    It is empty where there is no log.
+    The note is empty if nothing was cut.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -61,7 +61,7 @@ def excerpt(path: Path) -> str:
 
 
 def metrics(endpoint: Endpoint) -> str:
-    """Return what the server tells of itself now; empty where it does not, or not at once."""
+    """Return the server's current metrics; empty if it has none or takes too long."""
     try:
         with http.client(endpoint) as client:
             reply = client.get("/metrics", timeout=METRICS_S)
@@ -73,11 +73,11 @@ def metrics(endpoint: Endpoint) -> str:
 def prompts_of(
     checkpoint: Checkpoint, small: Checkpoint | None, *, whole: bool
 ) -> dict[str, bytes]:
-    """Return the files a checkpoint's prompts are made from, by name.
+    """Return the files that a checkpoint's prompts are made from, by name.
 
-    None where they are those of the shipped miniature, `small`; none of a checkpoint that is not on
-    this machine, or whose files are too large to be kept; and, unless `whole`, none that would not
-    go with the miniature's weights.
+    Empty if they equal the files of the shipped miniature, `small`, if the checkpoint is not on
+    this machine, and if its files are too large to be stored; unless `whole`, also if its tokenizer
+    does not fit the miniature's weights.
     """
     own_files, shipped_files = (
         _prompt_files(source.folder) if source else {} for source in (checkpoint, small)
@@ -88,7 +88,7 @@ def prompts_of(
 
 
 def _prompt_files(folder: Path | None) -> dict[str, bytes] | None:
-    """Return the files by name; None where they are too large."""
+    """Return the files by name; None if they are too large."""
     names = [name for name in prompt_files.NAMES if name != prompt_files.CONFIG]
     paths = [folder / name for name in names] if folder else []
     files = [path for path in paths if path.is_file()]
@@ -98,7 +98,7 @@ def _prompt_files(folder: Path | None) -> dict[str, bytes] | None:
 
 
 def answering(sends: Iterable[Sent], requests: Sequence[Mapping[str, Any]]) -> list[Sent]:
-    """Return the sends that asked one of these requests, in whatever way they had it answered."""
+    """Return the sends of one of these requests, streamed or not."""
     plain_requests = [json.loads(json.dumps(request, default=str)) for request in requests]
     wanted_bodies = [
         {key: request[key] for key in request if key not in WAY} for request in plain_requests
@@ -107,7 +107,7 @@ def answering(sends: Iterable[Sent], requests: Sequence[Mapping[str, Any]]) -> l
 
 
 def body_of(sent: Sent) -> dict[str, Any]:
-    """Return the JSON object a send had as its body; empty where it had none."""
+    """Return the JSON object in a send's body; empty if there is none."""
     try:
         body = json.loads(sent.body)
     except (ValueError, RecursionError):
@@ -116,7 +116,7 @@ def body_of(sent: Sent) -> dict[str, Any]:
 
 
 def seeds(sends: Iterable[Sent]) -> dict[str, int]:
-    """Return the seeds in the requests, by the numbers of the requests that have them."""
+    """Return the seeds in the requests; the keys list the requests that use a seed."""
     names_by_seed: dict[int, list[str]] = {}
     for sent in sends:
         seed = body_of(sent).get("seed")
@@ -129,7 +129,7 @@ def seeds(sends: Iterable[Sent]) -> dict[str, int]:
 
 
 def within(sends: Iterable[Sent], room: int) -> list[Sent]:
-    """Return the first sends that have room in so many bytes."""
+    """Return the first sends whose total size is at most `room` bytes."""
     requests_sent = list(sends)
     totals = itertools.accumulate(sent.size for sent in requests_sent)
     return [sent for sent, total in zip(requests_sent, totals, strict=True) if total <= room]

@@ -1,7 +1,7 @@
 """Reads an incident, which may come from a stranger, and refuses one that is not intact.
 
-Nothing in an incident is executed, imported or unpacked: its files are read, and must match its
-own list of them.
+Nothing in an incident is executed, imported or unpacked: its files are only read, and they must
+match the list in `incident.json`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LATEST_S = 1e9
 
 @dataclass(frozen=True)
 class IncidentFolder:
-    """An incident that was read: its folder, and what its `incident.json` holds."""
+    """An incident that was read: its folder, and the contents of its `incident.json`."""
 
     folder: Path
     incident: Incident
 
     @property
     def name(self) -> str:
-        """What the folder is called."""
+        """The folder's name."""
         return self.folder.name
 
     def send(self, name: str) -> Send:
@@ -55,7 +55,7 @@ class IncidentFolder:
         return _data(self.folder, send.body) if send.body else b""
 
     def text(self, name: str) -> str | None:
-        """Return one of the incident's text files, None where it has none of that name."""
+        """Return one of the incident's text files; None if it has no file of that name."""
         if name not in self.incident.files:
             return None
         return bounded_read.text(self.folder / name, FILES_BYTES)
@@ -65,7 +65,7 @@ class IncidentFolder:
         return [name for name in self.incident.files if name.startswith(f"{folder}/")]
 
     def sent(self, send: Send) -> Sent:
-        """Return a send with what came back; raises `UserError` for a response that is none."""
+        """Return a send with its response; raises `UserError` for an invalid response."""
         answer = ResponseHead()
         pieces: list[tuple[float, bytes]] = []
         if send.response:
@@ -75,7 +75,9 @@ class IncidentFolder:
                 pieces = [(_seconds(line["at_s"]), _piece(line)) for line in piece_lines]
                 answer = ResponseHead.model_validate(head)
             except (ValueError, KeyError, TypeError) as error:
-                raise _refused(self.folder, f"{send.response} is no response: {error}") from error
+                raise _refused(
+                    self.folder, f"{send.response} is not a valid response: {error}"
+                ) from error
         return Sent(
             method=send.method,
             path=send.path,
@@ -91,10 +93,10 @@ class IncidentFolder:
 
 
 def read(path: Path) -> IncidentFolder:
-    """Read an incident, having seen that it is whole and holds nothing else.
+    """Check that an incident is whole and contains nothing else, and read it.
 
-    Raises `UserError` with the reason for one that is truncated, of another version, changed by
-    hand, too large, or that holds or names anything but its own data.
+    Raises `UserError` with the reason for an incident that is truncated, has another version, was
+    changed by hand, is too large, or contains or names anything but its own data.
     """
     folder = path.parent if path.name == NAME else path
     if not folder.is_dir():
@@ -104,13 +106,13 @@ def read(path: Path) -> IncidentFolder:
     folder = folder.resolve()
     sizes = _sizes(folder)
     if NAME not in sizes:
-        raise _refused(folder, f"it holds no {NAME}: is it truncated, or another folder?")
+        raise _refused(folder, f"it has no {NAME}: is it truncated, or is this another folder?")
     incident = _incident(folder, sizes.pop(NAME))
     missing = sorted(set(incident.files) - set(sizes))
     if missing:
         raise _refused(folder, f"it is truncated: {missing[0]} is missing")
     if more := sorted(set(sizes) - set(incident.files)):
-        raise _refused(folder, f"it holds {more[0]!r}, which {NAME} does not list")
+        raise _refused(folder, f"it contains {more[0]!r}, which {NAME} does not list")
     for name, file in incident.files.items():
         if sizes[name] < file.bytes:
             raise _refused(
@@ -122,19 +124,19 @@ def read(path: Path) -> IncidentFolder:
 
 
 def _incident(folder: Path, size: int) -> Incident:
-    """Return what incident.json holds, and holds against itself."""
+    """Return the contents of incident.json, checked for consistency."""
     if size > INCIDENT_BYTES:
         raise _refused(folder, f"{NAME} has {size} bytes, more than {INCIDENT_BYTES}")
     try:
         document = bounded_read.json(folder / NAME, INCIDENT_BYTES, unique=True, whole=True)
     except FileError as error:
-        raise _refused(folder, f"{NAME} is truncated, or no JSON: {error.why}") from error
+        raise _refused(folder, f"{NAME} is truncated or not JSON: {error.why}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise _refused(folder, f"{NAME} is not of the format {FORMAT}")
+        raise _refused(folder, f"{NAME} does not have the format {FORMAT}")
     if type(document.get("version")) is not int or document["version"] != VERSION:
         raise _refused(
             folder,
-            f"it is of format version {excerpt(document.get('version'))}, and this one reads "
+            f"it has format version {excerpt(document.get('version'))}, but this release reads "
             f"version {VERSION}: replay it with the pytest-vllm-gates that wrote it "
             f"({excerpt(document.get('tool'))})",
         )
@@ -157,19 +159,19 @@ def _check_references(folder: Path, incident: Incident) -> None:
             if file is not None and file not in incident.files:
                 raise _refused(folder, f"send {send.name!r} names {file!r}, which is not listed")
         if not send.path.startswith("/") or not send.method.isalpha():
-            raise _refused(folder, f"send {send.name!r} is no request below a server's root")
+            raise _refused(folder, f"send {send.name!r} is not a request below a server's root")
     if len(set(names)) < len(names):
-        raise _refused(folder, "two sends have one name")
+        raise _refused(folder, "two sends have the same name")
     for cell in incident.walk.cells if incident.walk else ():
         used = {cell.whole, cell.streamed, cell.widened, cell.unstopped} - {None}
         if unknown := used - set(names):
-            raise _refused(folder, f"a cell names the send {unknown.pop()!r}, which there is not")
+            raise _refused(folder, f"a cell names the send {unknown.pop()!r}, which does not exist")
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the size of every file in a folder, by its path there; refuse what is no plain file.
+    """Return the size of every file in a folder, by its path there, without opening any.
 
-    Nothing is opened.
+    Raises `UserError` for anything but regular files.
     """
     sizes: dict[str, int] = {}
     total = 0
@@ -177,7 +179,7 @@ def _sizes(folder: Path) -> dict[str, int]:
         name = Path(entry.path).relative_to(folder).as_posix()
         status = entry.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
-            kind = "a link" if stat.S_ISLNK(status.st_mode) else "no plain file"
+            kind = "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
             raise _refused(folder, f"{name!r} is {kind}")
         sizes[name] = status.st_size
         total += status.st_size
@@ -201,20 +203,20 @@ def _entries(folder: Path, depth: int = 2) -> Iterator[os.DirEntry[str]]:
 
 
 def allow(folder: Path, name: str) -> None:
-    """Refuse a path that leads out of the incident, and a file that no incident has."""
+    """Refuse a path that leads out of the incident, and a file that incidents do not have."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         raise _refused(folder, f"{name!r} leads out of it")
     if not LAYOUT.fullmatch(name):
         raise _refused(
-            folder, f"{name!r} is no file of an incident, which holds data and no programs"
+            folder, f"{name!r} is not a file of an incident, which contains data, not programs"
         )
 
 
 def _refused(folder: Path, why: str) -> UserError:
     return UserError(
         f"the incident {folder} is refused: {why}\n"
-        "take a copy of it from where it was written, unchanged; git must not convert its line ends"
+        "copy it again, unchanged, from where it was written; git must not convert its line ends"
     )
 
 
@@ -233,25 +235,25 @@ def _data(folder: Path, name: str) -> bytes:
 def _object(line: bytes) -> dict[str, Any]:
     value = syntax.json_value(line, finite=True)
     if not isinstance(value, dict):
-        raise TypeError(f"a line is no object: {excerpt(value)}")
+        raise TypeError(f"a line is not a JSON object: {excerpt(value)}")
     return value
 
 
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST_S:
-        raise ValueError(f"at_s is no time: {excerpt(value)}")
+        raise ValueError(f"at_s is not a time: {excerpt(value)}")
     return float(value)
 
 
 def _piece(line: Mapping[str, Any]) -> bytes:
     text = line.get("text", line.get("base64"))
     if not isinstance(text, str):
-        raise TypeError(f"a piece is no text: {excerpt(text)}")
+        raise TypeError(f"a piece is not text: {excerpt(text)}")
     return text.encode("utf-8") if "text" in line else base64.b64decode(text, validate=True)
 
 
 def digest(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 that incident.json is to have of itself."""
+    """Return the SHA-256 of incident.json, which its `sha256` must equal."""
     body = {key: value for key, value in document.items() if key != "sha256"}
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

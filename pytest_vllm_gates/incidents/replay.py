@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.incidents.types import CellSends, RecordedWalk
 
-# Of the headers a request was kept with, those that say how it is to be understood.
+# The recorded headers that are sent again: they define how the body is read.
 SENT_HEADERS = ("content-type", "accept")
 
 
 def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> list[Sent]:
-    """Send requests one after the other; one that goes unanswered says so in its `error`."""
+    """Send requests one after the other; an unanswered request has the reason in its `error`."""
     answered = []
     for original in requests:
         tape = Tape()
@@ -63,9 +63,9 @@ def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> li
 
 
 def readdressed(body: bytes, model: str) -> bytes:
-    """Return a JSON body that asks another model, and is the same in every other byte.
+    """Return a JSON body that names another model, and is the same in every other byte.
 
-    What is no JSON object, or names no model, is returned as it is.
+    A body that is not a JSON object, or names no model, is returned unchanged.
     """
     try:
         request = json.loads(body)
@@ -83,11 +83,11 @@ def readdressed(body: bytes, model: str) -> bytes:
 
 
 AS_SENT = "x-gates-as-sent"
-"""The header by which a request names the send whose bytes it is to have; it is not sent."""
+"""The header that names the send whose bytes replace a request's body; it is not sent."""
 
 
 class AsSent(httpx.BaseTransport):
-    """A transport that gives a request the bytes of the incident's send which it names."""
+    """A transport that gives each request the bytes of the incident's send that it names."""
 
     def __init__(
         self, incident_folder: IncidentFolder, model: str, inner: httpx.BaseTransport
@@ -97,7 +97,7 @@ class AsSent(httpx.BaseTransport):
         self._inner = inner
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Put the bytes in place, and hand the request on."""
+        """Replace the body, and pass the request on."""
         name = request.headers.pop(AS_SENT, None)
         if name is None:
             return self._inner.handle_request(request)
@@ -120,12 +120,12 @@ class AsSent(httpx.BaseTransport):
         )
 
     def close(self) -> None:
-        """Close what it hands on to."""
+        """Close the inner transport."""
         self._inner.close()
 
 
 class ReplayedWalk:
-    """The walk of an incident: its cells, asked again with their own bytes."""
+    """The walk of an incident: its cells' requests are sent again, byte for byte."""
 
     def __init__(
         self,
@@ -142,11 +142,11 @@ class ReplayedWalk:
 
     @property
     def requests(self) -> int:
-        """How many were made."""
+        """The number of requests sent."""
         return self._asker.requests
 
     def run(self) -> tuple[Exchange, ...]:
-        """Ask every cell; those whose stop is set after those whose stop is not."""
+        """Send the requests of every cell; the cells with a stop come last."""
         plain = [cell for cell in self._walk.cells if cell.stop is None]
         stopping = [cell for cell in self._walk.cells if cell.stop is not None]
         with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
@@ -188,12 +188,12 @@ class ReplayedWalk:
         return {AS_SENT: name, **request_id}
 
     def _request(self, name: str) -> dict[str, Any]:
-        """Return a request's body without what says where it goes and how it is streamed."""
+        """Return a request's body without the model and the streaming options."""
         try:
             body = json.loads(self._incident_folder.body(self._incident_folder.send(name)))
         except ValueError as error:
             raise UserError(
-                f"the incident {self._incident_folder.folder} holds no chat request for {name!r}: "
+                f"the incident {self._incident_folder.folder} has no chat request for {name!r}: "
                 f"{error}"
             ) from error
         left_out = ("model", "stream", "stream_options", "stream_interval")

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def lane_of(incident_folder: IncidentFolder, project: Path) -> Lane | None:
     """Return the lane that an incident is booted on.
 
-    It is the project's of that name, the incident's own where that may be booted, or the shipped
-    one; None where no lane of that name is here: then this machine's default serves. For an
-    incident of a running server it is only a lane of the project that names a URL. Raises
-    `UserError` for an incident's lane that is no mere choice of flags, for whoever wrote it would
-    choose what is run here.
+    It is the project's lane of that name, the incident's own lane if it may be booted, or the
+    shipped lane; None if no lane has that name: then this machine's default serves. For an
+    incident of a running server, only a lane of the project that names a URL counts. Raises
+    `UserError` for an incident's lane that sets more than flags: its author would choose which
+    programs run here.
     """
     name = incident_folder.incident.lane.name
     known = lanes.files(project)
@@ -48,7 +48,7 @@ def lane_of(incident_folder: IncidentFolder, project: Path) -> Lane | None:
 
 def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
     path = incident_folder.folder / LANE
-    # What it names beside itself is taken from what ships.
+    # The files that it names are read from the shipped lanes' folder.
     lane = lanes.read(path, name, lanes.SHIPPED / LANE)
     rules = types.load().lane
     shipped = [lanes.load(file, lanes.SHIPPED) for file in lanes.files(lanes.SHIPPED)]
@@ -61,44 +61,44 @@ def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
         wrong.append("start")
     if wrong:
         raise UserError(
-            f"the incident's lane {name!r} is not here, and the one in its folder is not booted: "
-            f"it sets {', '.join(fault.strip() for fault in dict.fromkeys(wrong))}, "
-            "which could run whatever it likes\n"
-            f"look at {path}; if it is as it should be, copy it to lanes/{name}.toml, or name "
+            f"the project has no lane {name!r}, and the lane in the incident's folder is not "
+            f"booted: it sets {', '.join(fault.strip() for fault in dict.fromkeys(wrong))}, "
+            "which could run any program\n"
+            f"check {path}; if you trust it, copy it to lanes/{name}.toml, or name "
             "another lane: --lane NAME"
         )
     return lane
 
 
 def checkpoint_of(incident_folder: IncidentFolder, family: Family) -> tuple[Checkpoint, str]:
-    """Return the weights an incident is replayed with, and what is to be said of them.
+    """Return the weights that an incident is replayed with, and a note on them.
 
-    They are the incident's where they are here; else, for what lies above the weights, the family's
-    miniature, with the prompt files of the incident where it has some. Raises `UserError` where
-    neither will do.
+    They are the incident's weights if this machine has them. Otherwise, for a gate above the
+    weights, they are the family's miniature, with the incident's prompt files if it has any. Raises
+    `UserError` if neither works.
     """
     checkpoint, prompts = incident_folder.incident.checkpoint, incident_folder.names(PROMPT_FILES)
     if (local := _here(checkpoint, family, shipped=not prompts)) is not None:
         return local, ""
     small = checkpoints_resolve.miniature(family)
     if small is None or incident_folder.incident.gate not in types.load().above_the_weights:
-        why = "there is no miniature of it" if small is None else "its gate judges the weights"
+        why = "it has no miniature" if small is None else "its gate judges the weights"
         raise UserError(
-            f"the incident's checkpoint {checkpoint.source} is not here, and {why}: "
+            f"the incident's checkpoint {checkpoint.source} is not on this machine, and {why}: "
             "name it with --checkpoint"
         )
-    absent = f"the checkpoint {checkpoint.source} is not here"
+    absent = f"the checkpoint {checkpoint.source} is not on this machine"
     if prompts:
         made = _with_prompt_files(incident_folder, prompts, small, checkpoint.name)
         return made, f"{absent}: prompt files are the incident's, weights are the miniature's"
     return (
         small,
-        f"{absent}: the miniature stands in, for the gate judges what is above the weights",
+        f"{absent}: the miniature replaces it, because the gate does not judge the weights",
     )
 
 
 def _here(recorded: ServedCheckpoint, family: Family, *, shipped: bool) -> Checkpoint | None:
-    """Return an incident's checkpoint where this machine has it."""
+    """Return an incident's checkpoint if this machine has it."""
     if Path(recorded.source).is_dir():
         checkpoint = checkpoints_resolve.resolve(family, recorded.source)
         small = checkpoints_resolve.miniature(family)
@@ -132,7 +132,7 @@ def _with_prompt_files(
 ) -> Checkpoint:
     """Return a folder with a miniature's weights and the incident's prompt files.
 
-    It goes when this process does.
+    It is deleted when this process ends.
     """
     temporary = tempfile.TemporaryDirectory(prefix="vllm-gates-replay-")
     folder = Path(temporary.name) / name
@@ -142,10 +142,11 @@ def _with_prompt_files(
         if path.name not in NAMES or path.name == CONFIG:
             (folder / path.name).symlink_to(path)
     for prompt in prompts:
-        # The miniature's own files are links: what is copied onto one would go into the package.
+        # The miniature's files are links: a copy onto one would be written into the package.
         if Path(prompt).name not in NAMES or Path(prompt).name == CONFIG:
             raise UserError(
-                f"the incident {incident_folder.folder} carries {prompt}, which makes no prompt\n"
+                f"the incident {incident_folder.folder} contains {prompt}, which is not a prompt "
+                "file\n"
                 f"known: {', '.join(name for name in NAMES if name != CONFIG)}"
             )
         shutil.copyfile(incident_folder.folder / prompt, folder / Path(prompt).name)

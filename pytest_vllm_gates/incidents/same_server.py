@@ -1,7 +1,7 @@
-"""Gives a replay the flags, variables and repairs of its incident, and names what stays different.
+"""Gives a replay the flags, variables and repairs of its incident, and lists what still differs.
 
-An incident may come from a stranger. A value that is not this machine's own is taken only where
-`data/replay.toml` allows it; the others are named and stay as they are here.
+An incident may come from a stranger. A value that differs from this machine's is used only if
+`data/replay.toml` allows it; the other differences are listed, and this machine's values stay.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     Change = tuple[str, Any, Any]
 
 ABSENT = object()
-"""Stands for a flag or variable that is not set."""
+"""The value of a flag or variable that is not set."""
 OWN_VARIABLES = "VLLM_"
-RUNS_ELSEWHERE = "a running server answers, with flags, variables and repairs of its own"
+RUNS_ELSEWHERE = "a running server answers, with its own flags, variables and repairs"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a server is started from."""
+    """The family, checkpoint and lane that a server is started from."""
 
     family: Family
     checkpoint: Checkpoint
@@ -49,14 +49,14 @@ class Setup:
 
 
 def restored(incident: Incident, here: Setup) -> tuple[Setup, list[str]]:
-    """Return the setup with the incident's flags and variables, and a note of what that changed."""
+    """Return the setup with the incident's flags and variables, and a note on what changed."""
     rules = types.load().lane
     then_flags, then_env, now_env = _flags(incident, here), *_variables(incident, here)
     kept_flags = _kept(
         _changes(then_flags, here.flags), lambda name, value: checks.flag_fault(name, value, rules)
     )
     kept_env = _kept(
-        # A variable of this shell stays: a lane sets variables and takes none away.
+        # A variable of this shell stays: a lane can set variables, but not remove them.
         [change for change in _changes(then_env, now_env) if _can_be_set(change, here)],
         lambda name, value: checks.variable_fault(name, value, rules),
     )
@@ -83,18 +83,18 @@ def differences(incident: Incident, here: Setup) -> Iterator[str]:
         state = f"{name} is not set" if now is ABSENT else f"{name}={_open(name, now)}"
         if not _is_hidden(then):
             yield f"{state} (then: {'not set' if then is ABSENT else checks.excerpt(then)})"
-        elif now is ABSENT:  # a secret that is set here is taken for the same
+        elif now is ABSENT:  # a secret that is set here counts as the same
             yield f"{state} (then: a value that was not recorded)"
 
 
 def left_out(incident: Incident, repairs: Sequence[str]) -> tuple[str, ...]:
-    """Return the repairs of a lane's overlay that the incident's server was started without."""
+    """Return the repairs of a lane's overlay that the incident's server did not have."""
     then = _repairs(incident)
     return tuple(name for name in repairs if name not in then)
 
 
 def unrepaired(incident: Incident, repairs: Sequence[str]) -> Iterator[str]:
-    """Yield in which repairs a server differs from the incident's; `repairs` are its own."""
+    """Yield the repairs in which a server, with `repairs`, differs from the incident's server."""
     then = _repairs(incident)
     for name in then:
         if name not in repairs:
@@ -105,7 +105,7 @@ def unrepaired(incident: Incident, repairs: Sequence[str]) -> Iterator[str]:
 
 
 def other_versions(incident: Incident, versions: Mapping[str, str]) -> Iterator[str]:
-    """Yield the packages that were installed then and are installed now in another version."""
+    """Yield the packages whose installed version differs from the incident's."""
     for name, then in sorted(incident.versions.items()):
         if versions.get(name, then) != then:
             yield f"{name} {versions[name]} (then: {then})"
@@ -116,23 +116,23 @@ def _repairs(incident: Incident) -> list[str]:
 
 
 def _flags(incident: Incident, here: Setup) -> dict[str, Any]:
-    """Return the incident's flags; an old one has only its lane's, and the others are as here."""
+    """Return the incident's flags; an old incident has only its lane's: the rest are as here."""
     if incident.flags is not None:
         return flags.merged(incident.flags)
     return _json(flags.merged(here.family.serve, here.checkpoint.serve, incident.lane.serve))
 
 
 def variables(lane: Lane) -> dict[str, str]:
-    """Return the variables that a lane's server has of this shell and of the lane.
+    """Return the variables that a lane's server gets from this shell and from the lane.
 
-    Of this shell's only those count that choose how vLLM serves.
+    From this shell, only the variables that change how vLLM serves count.
     """
     names = [name for name in types.load().lane.env if name.startswith(OWN_VARIABLES)]
     return {name: os.environ[name] for name in names if name in os.environ} | lane.env
 
 
 def _variables(incident: Incident, here: Setup) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the variables then and now; of an old incident only its lane's are known."""
+    """Return the variables then and now; an old incident has only its lane's variables."""
     if incident.variables is None:
         return incident.lane.env, here.lane.env
     return incident.variables, variables(here.lane)
@@ -144,14 +144,14 @@ def _can_be_set(change: Change, here: Setup) -> bool:
 
 
 def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    """Return name, value then and value now of all that differs."""
+    """Return name, value then and value now of everything that differs."""
     pairs = [(name, then.get(name, ABSENT), now.get(name, ABSENT)) for name in {**then, **now}]
-    # 1 == True in Python, and not in a command line.
+    # 1 == True in Python, but not in a command line.
     return [pair for pair in pairs if _identity(pair[1]) != _identity(pair[2])]
 
 
 def _kept(changes: Sequence[Change], fault: Fault) -> list[Change]:
-    """Return the changes that an incident may ask for. What is left out needs a rule as well."""
+    """Return the changes that an incident may make; removing a value needs a rule as well."""
     return [
         (name, then, now)
         for name, then, now in changes
@@ -196,5 +196,5 @@ def _is_hidden(value: Any) -> bool:
 
 
 def _open(name: str, value: Any) -> str:
-    """Return a value of this machine as it may be printed."""
+    """Return a value of this machine in printable form, with secrets redacted."""
     return redacted({name: str(value)})[name]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def family_named(model: str, project: Path) -> Family:
-    """Return the family that a model's name tells; raises `UserError` where it tells none."""
+    """Return the family of a model's name; raises `UserError` if no family matches."""
     base = model.rstrip("/").rpartition("/")[2].lower()
     every = list(families.load_all(project))
     for family in every:
@@ -29,7 +29,7 @@ def family_named(model: str, project: Path) -> Family:
     recognised = next((family for family in every if best and best in family.recognise), None)
     if recognised is None:
         raise UserError(
-            f"the model {model!r} tells no family: name it with --model\n"
+            f"no family matches the model {model!r}: name the family with --model\n"
             f"known: {', '.join(sorted(families.files(project)))}"
         )
     return recognised

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.incidents.types import CellSends
 
-# What makes a body a request, and how its answer is to come: never left out.
+# Fields that are never left out: they make a body a request, or define how it is answered.
 FIXED = {
     "model", "prompt", "input", "stream", "stream_options", "stream_interval", "messages", "tools",
     "max_tokens", "max_completion_tokens",
 }  # fmt: skip
 
-# Of a conversation, what may be left out as an option of a request may.
+# The fields of a conversation that may be left out, like the options of a request.
 CONVERSATION_OPTIONS = ("effort", "repeat_last", "continue_last")
 KINDS = ("turn", "tool", "option")
 NO_CELL = "the cell "
-"""What the note of a cell that was too large to be kept begins with."""
+"""The beginning of the note on a cell that was too large to be stored."""
 GOLDEN = " is not what was recorded in "
-"""What the first line of a difference to a golden holds."""
+"""A part of the first line that reports a difference to a golden."""
 
 
 @dataclass(frozen=True)
 class RemovablePart:
-    """Something that may be left out. `of` is the request, or the cell, that has it."""
+    """A part that may be left out. `of` is the request, or the cell, that has it."""
 
     kind: str
     """`request`, `turn`, `tool` or `option`."""
@@ -57,17 +57,17 @@ class RemovablePart:
 
 
 class Shrinker:
-    """Takes parts out of an incident, and writes what is left as another."""
+    """Takes parts out of an incident, and writes the rest as a new incident."""
 
     def __init__(self, incident_folder: IncidentFolder) -> None:
-        """Raises `UserError`, with the reason, for an incident of which nothing can be left out."""
+        """Raises `UserError`, with the reason, for an incident that cannot be shrunk."""
         self._incident_folder = incident_folder
         self._incident = incident_folder.incident
         self._sends = {
             send.name: incident_folder.sent(send) for send in incident_folder.incident.sends
         }
         self._groups = dict(self._grouped())
-        # Without the tool that is expected to be called, no server calls it.
+        # The tools that are expected to be called: no server can call one that was left out.
         self._called = {
             expected.value
             for expected in expectation.of(incident_folder)
@@ -77,14 +77,14 @@ class Shrinker:
             raise UserError(f"{incident_folder.folder} cannot be shrunk: {why}")
 
     def _why_not(self) -> str:
-        """Return why no smaller incident could be tried; '' where one can."""
+        """Return why no smaller incident can be tried; '' if one can."""
         incident, test = self._incident, self._incident.test
         if incidents_write.OTHERWISE in incident.cut:
             return incidents_write.OTHERWISE
         if not self._groups and not incident.conversation:
             return self._why_nothing_is_asked()
         if not self._groups and GOLDEN in incident.says.partition("\n")[0]:
-            return f"{test} compares with a golden of the whole conversation, and no other has one"
+            return f"{test} compares with a golden, and only the whole conversation has one"
         if next(self.parts(), None) is None:
             return "it is one request with one message, without tools and options"
         return ""
@@ -92,13 +92,13 @@ class Shrinker:
     def _why_nothing_is_asked(self) -> str:
         incident, test = self._incident, self._incident.test
         if any(cut.startswith(NO_CELL) for cut in incident.cut):
-            return "the requests that were judged were too large to be kept"
+            return "the judged requests were too large to be stored"
         if self._sends:
             return (
-                f"{test} asks by itself, and not with what its folder holds: there is nothing to "
-                "leave out"
+                f"{test} makes its own requests and does not use the ones in the incident: there "
+                "is nothing to leave out"
             )
-        return "it holds no request" + ("" if incident.gate == CAPTURED else f": {test} sent none")
+        return "it has no request" + ("" if incident.gate == CAPTURED else f": {test} sent none")
 
     def possible(self, left_out: Sequence[RemovablePart]) -> bool:
         """Return whether each request, or the conversation, still has a message."""
@@ -114,7 +114,7 @@ class Shrinker:
         return not gone or len(gone) < count
 
     def parts(self) -> Iterator[tuple[str, list[RemovablePart]]]:
-        """Yield what may be left out, kind by kind: the largest first."""
+        """Yield the parts that may be left out, kind by kind: the largest kind first."""
         groups = list(self._groups)
         if len(groups) > 1:
             yield "request", [RemovablePart("request", group) for group in groups]
@@ -150,7 +150,7 @@ class Shrinker:
         return incidents_write.write(parent, name, incident, sends, files)
 
     def _command(self, parent: Path) -> str:
-        """Return what sends the smaller incident again, with what the old command has besides."""
+        """Return the command that replays the smaller incident, with the old command's options."""
         words = shlex.split(self._incident.command)[3:]
         # A path with a space was once written without quotes.
         more = itertools.dropwhile(
@@ -161,12 +161,12 @@ class Shrinker:
         return " ".join([f"pytest --repro {place}", *map(shlex.quote, more)])
 
     def _grouped(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield requests that are one question: the ways a cell was asked, or each by itself."""
+        """Yield groups of requests: all requests of one cell, or each captured request alone."""
         if self._incident.walk:
             cells = self._incident.walk.cells
             compared = {cell_sends.unstopped for cell_sends in cells if cell_sends.unstopped}
             for cell in cells:
-                # A cell that another one is held against goes with that one.
+                # A cell that another cell is compared with belongs to that cell's group.
                 if cell.whole not in compared:
                     yield cell.whole, [*_names(cell), *_names_of(cell.unstopped, cells)]
         elif self._incident.gate == CAPTURED:
@@ -203,7 +203,7 @@ class Shrinker:
                 yield from (RemovablePart(kind, "", at) for at in range(len(members)))
 
     def _without(self, sent: Sent, left_out: Sequence[RemovablePart]) -> Sent:
-        """Return a request without parts of its body; what came back was another's answer."""
+        """Return a request without parts of its body, and without the answer to the whole body."""
         changed = [part for part in left_out if part.kind != "request"]
         if not changed:
             return sent
@@ -215,7 +215,7 @@ class Shrinker:
 def _without_parts(
     body: dict[str, Any], left_out: Sequence[RemovablePart], options: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return a request's body without parts, or a conversation, whose `options` have defaults."""
+    """Return a request's body, or a conversation (whose `options` have defaults), without parts."""
     gone = {kind: {part.what for part in left_out if part.kind == kind} for kind in KINDS}
     remaining = {key: value for key, value in body.items() if key not in gone["option"]}
     for kind, key in (("turn", "messages"), ("tool", "tools")):
@@ -236,7 +236,7 @@ def _list_of(body: dict[str, Any], key: str) -> list[Any]:
 
 
 def _name_of(tool: Any) -> str:
-    """Return the name of a tool of a request, of a chat or of a response."""
+    """Return the name of a tool in a chat or Responses request."""
     table = tool if isinstance(tool, dict) else {}
     function = table.get("function")
     return str((function if isinstance(function, dict) else table).get("name") or "")
@@ -254,10 +254,10 @@ T = TypeVar("T")
 
 
 def shrink(parts: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
-    """Return parts, in their order, that still show it, and of which none can be left out alone.
+    """Return parts, in their order, that still show the fault; each single one is needed for it.
 
-    `shows` is asked for no choice twice, and not for all parts: they are known to show it. Where it
-    answers by chance, what is returned has shown it at least once.
+    `shows` is called once for each choice, and never for all parts: they are known to show it. If
+    its answers vary by chance, the returned parts have shown the fault at least once.
     """
     candidates = tuple(parts)
     answers_by_choice: dict[tuple[int, ...], bool] = {}
@@ -284,7 +284,7 @@ def shrink(parts: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> tuple[T,
 
 
 def _without_a_piece(places: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:
-    """Yield the places without each of so many pieces; without all of them for one."""
+    """Yield the places without each of `pieces` pieces in turn; one piece is all places."""
     size = -(-len(places) // pieces)
     for begin in range(0, len(places), size):
         yield places[:begin] + places[begin + size :]

@@ -28,9 +28,9 @@ LANE = "lane.toml"
 EXPECTED = "expected"
 PROMPT_FILES = "prompt_files"
 CAPTURED = "captured"
-"""The gate of requests that were seen elsewhere: it judges what an incident expects of them."""
+"""The gate for requests captured elsewhere: it judges the incident's expectations of them."""
 
-# Every file that an incident may hold besides incident.json. All are data; none is ever executed.
+# Every file that an incident may have besides incident.json. All are data; none is ever executed.
 LAYOUT = re.compile(
     r"requests/[0-9]{1,5}\.json|responses/[0-9]{1,5}\.jsonl|log\.txt\.gz|log-excerpt\.txt"
     r"|metrics-(?:before|after)\.txt|lane\.toml|expected/[\w.-]{1,120}\.txt"
@@ -39,7 +39,7 @@ LAYOUT = re.compile(
 
 
 class ReplayOutcome(StrEnum):
-    """What a replay comes to."""
+    """The outcome of a replay."""
 
     REPRODUCED = "REPRODUCED"
     NOT_REPRODUCED = "NOT REPRODUCED"
@@ -47,33 +47,33 @@ class ReplayOutcome(StrEnum):
     NOT_MET = "NOT MET"
     """No answer was recorded, and an expectation is not met here."""
     NOT_JUDGED = "NOT JUDGED"
-    """A captured request was not answered by the model: the key was refused, for example."""
+    """The model did not answer a captured request: the key was refused, for example."""
 
 
 class IncidentRecord(toml.Record):
-    """A table of incident.json; what each field is stands in its schema."""
+    """A table of incident.json; its schema describes each field."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class Send(IncidentRecord):
-    """One request that was sent, and what came back."""
+    """One request that was sent, and its response."""
 
     name: str
-    """Unlike every other send's."""
+    """Unique among the sends."""
     method: str
     path: str
-    """With its query, below the server's root: `/v1/chat/completions`."""
+    """Below the server's root, with the query: `/v1/chat/completions`."""
     headers: dict[str, str]
-    """Those that may hold a secret have their values redacted."""
+    """Values that may contain a secret are redacted."""
     body: str | None
     """The file with the exact bytes of the body."""
     response: str | None
     """The file with the response as it arrived."""
     status: int | None
-    """The HTTP status; null where no response began."""
+    """The HTTP status; null if no response began."""
     error: str = ""
-    """What ended the exchange, where it was not the end of the response."""
+    """The error that ended the exchange before the end of the response."""
 
 
 class RecordedFinding(IncidentRecord):
@@ -84,27 +84,27 @@ class RecordedFinding(IncidentRecord):
 
 
 class CellSends(IncidentRecord):
-    """One cell of the matrix: how it was asked, by the names of its sends."""
+    """One cell of the matrix: the names of its sends."""
 
     cell: dict[str, str]
-    """The cell's value of every dimension of the matrix."""
+    """The cell's value in every dimension of the matrix."""
     asked: ConversationRule
-    """What asked for it: an entry of the matrix."""
+    """The entry of the matrix that requires this cell."""
     thinks: bool
-    """Whether the model was to think."""
+    """Whether the request enabled thinking."""
     whole: str
     streamed: str | None = None
-    """With null the request of `whole` is streamed."""
+    """If null, the request of `whole` is streamed."""
     widened: str | None = None
     """The same in wide deltas."""
     unstopped: str | None = None
-    """The send of the same request without its stop, where the cell has one."""
+    """The send of the same request without its stop, if the cell has one."""
     stop: str | int | None = None
     """The stop string, or the id of the stop token."""
 
 
 class RecordedWalk(IncidentRecord):
-    """What judging a test of the matrix needs."""
+    """The data that judging a test of the matrix needs."""
 
     max_tokens: int
     cells: tuple[CellSends, ...]
@@ -119,19 +119,19 @@ class ServedLane(IncidentRecord):
     """`python`, `lock`, `command` or `base_url`."""
     base_url: str | None = None
     env: dict[str, str]
-    """Those that may hold a secret have their values redacted."""
+    """Values that may contain a secret are redacted."""
     serve: dict[str, Any]
     overlay: tuple[str, ...]
     """The repairs that were on the server's import path, by name and summary."""
     batch_invariant: bool = False
     load: dict[str, Any] = Field(default_factory=dict)
-    """What the load gate was to send and ask for there, as a lane's file has it."""
+    """The settings of the load gate, as in a lane's file."""
     throughput: dict[str, Any] = Field(default_factory=dict)
-    """How throughput was to be measured there, as a lane's file has it."""
+    """The settings of the throughput measurement, as in a lane's file."""
 
     @property
     def judging(self) -> dict[str, Any]:
-        """What of it says how a server is judged, whatever serves."""
+        """The settings that define how a server is judged; they do not depend on the server."""
         return {
             "batch_invariant": self.batch_invariant,
             "load": self.load,
@@ -140,7 +140,7 @@ class ServedLane(IncidentRecord):
 
 
 class Measure(IncidentRecord):
-    """How much the gates were told to ask: options of the run that change what is sent."""
+    """How many requests the gates send, and how long: the run's options that change requests."""
 
     answer_tokens: int = Field(ge=0)
     samples: int = Field(ge=0)
@@ -164,65 +164,65 @@ class File(IncidentRecord):
 
 
 class Incident(IncidentRecord):
-    """What `incident.json` holds. Paths are relative to the incident's folder."""
+    """The contents of `incident.json`. Paths are relative to the incident's folder."""
 
     format: Literal["pytest-vllm-gates/incident"] = FORMAT
     version: Literal[1] = VERSION
     created: str
     """ISO 8601, with the offset."""
     tool: dict[str, str]
-    """Name and version of what wrote it."""
+    """Name and version of the tool that wrote it."""
     family: str
     model: str
     """The name under which the family was served: the body's `model`."""
     checkpoint: ServedCheckpoint
     lane: ServedLane
     flags: dict[str, Any] | None = None
-    """The flags that the server was started with, of family, checkpoint and lane together; null
-    where nothing was booted."""
+    """The flags that the server was started with: family, checkpoint and lane together; null if
+    nothing was booted."""
     variables: dict[str, str] | None = None
-    """The variables of vLLM's own that the server had, the lane's and those of the shell, as far as
-    `replay.toml` lists them; null where nothing was booted."""
+    """The server's vLLM variables, from the lane and the shell, as far as `replay.toml` lists them;
+    null if nothing was booted."""
     renderer: bool | None = None
-    """Whether vLLM's renderer alone served, without weights; null where nothing was booted."""
+    """Whether only vLLM's renderer served, without weights; null if nothing was booted."""
     trace: str | None = None
     """The name of the file that the load gate replayed (`--load-trace`)."""
     measure: Measure | None = None
-    """Null for what no run of the gates has seen."""
+    """Null if the incident does not come from a run of the gates."""
     gate: str
     test: str
-    """The test as pytest calls it: `test_name[parameters]`."""
+    """The test's name in pytest: `test_name[parameters]`."""
     case: str | None = None
-    """The first case that was wrong, where the test looks at several."""
+    """The first case that failed, if the test checks several."""
     says: str
     """The expectation that failed."""
     findings: tuple[RecordedFinding, ...] = ()
     signature: dict[str, Any] | None = None
-    """How a death or a failed boot is explained, as in verdict.json; null where nothing died."""
+    """The explanation of a death or a failed boot, as in verdict.json; null if nothing died."""
     machine: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     inventory: dict[str, Any] = Field(default_factory=dict)
     seeds: dict[str, int] = Field(default_factory=dict)
-    """The seeds in use, by what they are for."""
+    """The seeds in use, by their purpose."""
     sends: tuple[Send, ...] = ()
-    """In the order in which they were sent."""
+    """In the order of sending."""
     walk: RecordedWalk | None = None
-    """Given for a test that judges the walk of the matrix: these cells are the walk."""
+    """The cells of the walk, for a test that judges the walk of the matrix."""
     conversation: dict[str, Any] | None = None
-    """The conversation of a test that is run for one of them, with its name."""
+    """The conversation, with its name, of a test that runs once for each conversation."""
     cut: tuple[str, ...] = ()
-    """What was too large to be kept whole, and how much of it was."""
+    """Notes on the parts that were too large to be stored whole, and how much is missing."""
     command: str
-    """What sends it again, typed in the project's root; of a captured request, and of an incident
-    that was written outside of the project, where the incident's folder lies."""
+    """The command that replays it, run in the project's root. A captured request, or an incident
+    that was written outside the project, is replayed in the parent of the incident's folder."""
     files: dict[str, File] = Field(default_factory=dict)
-    """Every other file of the incident."""
+    """All other files of the incident."""
     sha256: str = ""
-    """Of this file's JSON without this key: sorted keys, no spaces, UTF-8."""
+    """The digest of this file's JSON without this key: sorted keys, no spaces, UTF-8."""
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of incident.json, which lies in `SCHEMA`."""
+    """Return the JSON Schema of incident.json, which is stored in `SCHEMA`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:pytest-vllm-gates:incident:1",
@@ -241,26 +241,26 @@ class ValueRule(toml.Record):
     least: float = 0
     most: float = 0
     words: tuple[str, ...] = ()
-    """The only words, where they are known."""
+    """The allowed words, if they are known."""
     pattern: str = ""
 
 
 class LaneRules(toml.Record):
-    """What the lane of an incident may set: names, each with the values that it may have."""
+    """The settings that an incident's lane may have: names, each with its allowed values."""
 
     serve: dict[str, ValueRule]
     env: dict[str, ValueRule]
 
 
 class RouteRules(toml.Record):
-    """The requests of an incident that are sent again, by method; paths below the root."""
+    """The requests of an incident that a replay sends, by method; paths below the root."""
 
     get: tuple[str, ...]
     post: tuple[str, ...]
 
 
 class Rules(toml.Record):
-    """The file."""
+    """The contents of `replay.toml`."""
 
     above_the_weights: tuple[str, ...]
     without_weights: tuple[str, ...]

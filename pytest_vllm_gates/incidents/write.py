@@ -1,6 +1,6 @@
 """Writes incidents: whole or not at all, within their size limits, and without secrets.
 
-`cleaned` also redacts prompts where they are not to be kept.
+`cleaned` also redacts prompts if they must not be stored.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.redaction.redactor import Redactor
 
 RESPONSE_BYTES = 4 * 2**20
-"""Of a response's body that are kept."""
+"""The most bytes of a response's body that are stored."""
 NAME_CHARACTERS = 100
 COPIES = 1000
 FOLDER_NAME = "{name}"
-"""Stands for the folder's name in the command of an incident that is to be written."""
+"""The placeholder for the folder's name in the command of an incident to be written."""
 UNSAFE = re.compile(r"[^a-z0-9.]+")
 
 
@@ -56,8 +56,8 @@ def write(
 ) -> Path:
     """Write an incident into `parent` under `name`, whole or not at all; return its folder.
 
-    `sends` and `files` become the incident's; where there is not room for all, what was left out
-    stands under `cut`. `{name}` in the incident's command becomes the name of the folder. Raises
+    `sends` and `files` become the incident's; if they exceed the size limit, `cut` lists what was
+    left out. `{name}` in the incident's command becomes the name of the folder. Raises
     `WriteError`.
     """
     with writing(parent / name), folder_aside(parent) as aside:
@@ -72,7 +72,7 @@ def write(
                     "command": incident.command.replace(FOLDER_NAME, shlex.quote(folder.name)),
                 }
             ).model_dump(mode="json")
-            # Half a surrogate pair, as broken answers have it, is no UTF-8.
+            # Half a surrogate pair, which broken answers may have, is not UTF-8.
             text = json.dumps(document, ensure_ascii=False)
             document = json.loads(text.encode("utf-8", "replace"))
             signed = {**document, "sha256": digest(document)}
@@ -88,14 +88,14 @@ def write(
                 folder = parent / f"{name}-{number}"
             else:
                 return folder
-        raise UserError(f"{parent}: a thousand incidents are called {name}: remove some")
+        raise UserError(f"{parent}: a thousand incidents have the name {name}: remove some")
 
 
 def place(parent: Path, root: Path) -> str:
-    """Return how a command names an incident in `parent` that is to be written, for a shell.
+    """Return the path, for a shell command, of an incident that will be written in `parent`.
 
-    It is typed in the project's `root`; outside of that, in `parent`: an incident is passed on, and
-    the paths of one machine are none of another.
+    The command runs in the project's `root`, or in `parent` if that is outside: incidents are
+    passed on, and the paths of one machine do not exist on another.
     """
     if parent == root or not parent.is_relative_to(root):
         return FOLDER_NAME
@@ -103,7 +103,7 @@ def place(parent: Path, root: Path) -> str:
 
 
 def name_of(created: str, family: str, gate: str, test: str) -> str:
-    """Return what an incident's folder is called: the day, the family, the gate and the test."""
+    """Return the name of an incident's folder: the day, the family, the gate and the test."""
     words = test.removeprefix("test_").replace(f"[{family}", "[")
     parts = [created[:10], family, gate, words]
     slugs = [UNSAFE.sub("-", part.lower()).strip("-.") for part in parts]
@@ -113,7 +113,7 @@ def name_of(created: str, family: str, gate: str, test: str) -> str:
 def _laid_out(
     folder: Path, sends: Sequence[Sent], files: Mapping[str, bytes]
 ) -> tuple[dict[str, File], list[Send], list[str]]:
-    """Write the files of an incident; return them, its sends, and what there was no room for."""
+    """Write the files of an incident; return them, its sends, and notes on what did not fit."""
     listed: dict[str, File] = {}
     cut: list[str] = []
     room = FILES_BYTES
@@ -121,7 +121,7 @@ def _laid_out(
     def put(name: str, data: bytes) -> str | None:
         nonlocal room
         if len(data) > room:
-            cut.append(f"{name}: left out, for its {len(data)} bytes there was no room")
+            cut.append(f"{name}: left out: its {len(data)} bytes exceed the size limit")
             return None
         room -= len(data)
         write_whole(folder / name, data)
@@ -155,7 +155,7 @@ def _laid_out(
 
 
 def _response(sent: Sent) -> tuple[bytes, int]:
-    """Return the lines of a response's file, and how many bytes of its body are not among them."""
+    """Return the lines of a response's file, and how many bytes of its body they lack."""
     lines: list[dict[str, Any]] = []
     room, lost = RESPONSE_BYTES, sent.cut_bytes
     for at_s, piece in sent.pieces:
@@ -185,7 +185,7 @@ OTHERWISE = (
 def cleaned(
     incident: Incident, sends: Sequence[Sent], files: Mapping[str, bytes], redactor: Redactor
 ) -> tuple[Incident, list[Sent], dict[str, bytes]]:
-    """Return what goes into an incident; requests in which nothing is hidden keep every byte."""
+    """Return the redacted parts of an incident; a request without secrets keeps every byte."""
     dumped = incident.model_dump(mode="json")
     document = redactor.json(dumped)
     document["conversation"] = redactor.prompt(dumped["conversation"])
@@ -217,13 +217,13 @@ def _sent(sent: Sent, redactor: Redactor) -> Sent:
 
 
 def _stays(name: str, redactor: Redactor) -> bool:
-    """Return whether a file may be in the incident: a golden is a prompt as it was rendered."""
+    """Return whether a file may be in the incident: a golden contains a rendered prompt."""
     return redactor.prompts.kept or not name.startswith(f"{EXPECTED}/")
 
 
 def _file(name: str, data: bytes, redactor: Redactor) -> bytes:
     if name.startswith(f"{PROMPT_FILES}/"):
-        return data  # a tokenizer's words are none of anybody's
+        return data  # a tokenizer's words are not private
     if name == LOG:
         log = bounded_read.gunzipped(name, data)
         clean = redactor.prompts.log(redactor.data(log))

@@ -131,13 +131,19 @@ def test_captured_request_that_is_not_inference_is_not_sent_again(
     sent_before = server.chats
     result = project.pytest("--repro", str(folder), "--base-url", server.base_url)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "it would send 'POST' '/v1/load_lora_adapter' with your key" in result.stderr.str()
+    assert (
+        "it would send 'POST' '/v1/load_lora_adapter', which is not inference"
+        in result.stderr.str()
+    )
     assert server.chats == sent_before
     kept = project.path / "golden" / "incidents"
     kept.mkdir(parents=True)
     folder.rename(kept / folder.name)
     kept_run = project.gates("-m", "incidents")
-    assert "it would send 'POST' '/v1/load_lora_adapter' with your key" in kept_run.stdout.str()
+    assert (
+        "it would send 'POST' '/v1/load_lora_adapter', which is not inference"
+        in kept_run.stdout.str()
+    )
     assert kept_run.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -173,7 +179,7 @@ def test_capture_keeps_the_new_answer_and_says_so(
     url = fakes(names=("qwen3.5",)).base_url
     assert main(["capture", "--base-url", url, "--request", "ticket.txt"]) == 0
     output = capsys.readouterr().out
-    assert "was taken as the answer" not in output
+    assert "was recorded as the answer" not in output
     assert "the answer in ticket.txt is not kept: the incident has the one that came now" in output
     incident_folder = incident_in(workdir)
     (send,) = incident_folder.incident.sends
@@ -232,7 +238,7 @@ def test_request_of_others_that_is_not_inference_is_not_captured(
     capture_it = ["capture", "--base-url", server.base_url, "--request", "ticket.txt"]
     assert main([*capture_it, "--model", "qwen3.5"]) == 2
     message = capsys.readouterr().err
-    assert "it would send 'POST' '/v1/load_lora_adapter' with your key" in message
+    assert "it would send 'POST' '/v1/load_lora_adapter', which is not inference" in message
     assert server.chats == 0
 
 
@@ -255,18 +261,21 @@ def test_missing_answer_becomes_an_incident(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("capture", "--base-url", "nowhere", "--request", "body.json"), "is no URL"),
+        (("capture", "--base-url", "nowhere", "--request", "body.json"), " URL"),
         (("capture", "--base-url", "http://h/v1", "--request", "none"), "cannot be read: No such"),
-        (("capture", "--base-url", "http://h/v1", "--request", "text"), "is no JSON"),
-        (("incident", "from", "text"), "what this is cannot be told: it is none that is known"),
-        (("incident", "from", "text", "--kind", "har"), "no HAR file"),
-        (("incident", "from", "binary"), "is no text in UTF-8"),
+        (("capture", "--base-url", "http://h/v1", "--request", "text"), "is not JSON"),
+        (("incident", "from", "text"), "the kind of this text is not clear: it is not a known"),
+        (("incident", "from", "text", "--kind", "har"), "not a HAR file"),
+        (("incident", "from", "binary"), "is not text in UTF-8"),
         (("incident", "from", "none"), "cannot be read: No such file"),
         (("incident", "from", "curl", "--number", "2"), "--number 2: curl has 1 requests"),
-        (("incident", "from", "curl", "--expect", "joy"), "'joy' is no expectation; there are"),
+        (
+            ("incident", "from", "curl", "--expect", "joy"),
+            "unknown expectation: 'joy'; the",
+        ),
         (("incident", "from", "curl", "--model", "gwen"), "unknown family 'gwen'"),
-        (("incident", "from", "other"), "the model 'what' tells no family: name it with --model"),
-        (("incident", "from", "empty", "--kind", "vllm-log"), "no request to a model is in it"),
+        (("incident", "from", "other"), "no family matches the model 'what': name the family"),
+        (("incident", "from", "empty", "--kind", "vllm-log"), "it contains no request to a model"),
     ],
 )
 def test_invalid_arguments_and_files_are_refused(
@@ -306,7 +315,7 @@ def test_query_of_the_url_is_left_out(workdir: Path, capsys: pytest.CaptureFixtu
     url = "http://h/v1/chat/completions?api_key=letmein-query-1&x=2"
     (workdir / "ticket.txt").write_text(f"curl '{url}' -d '{BODY}'")
     assert main(["incident", "from", "ticket.txt"]) == 0
-    says = "the URL's query was left out: a key in it is a secret, and none is sent again"
+    says = "the URL's query was left out: it may contain a key, and secrets are not sent again"
     output = capsys.readouterr().out
     assert says in output
     (send,) = incident_in(workdir).incident.sends
@@ -349,7 +358,7 @@ def test_wrong_answer_below_the_command_is_kept(
     assert main(["incident", "from", "ticket.txt", "--expect", "calls get_time"]) == 0
     output = capsys.readouterr().out
     assert "  1 line before the command was skipped\n" in output
-    assert "  the text below the command was taken as the answer that was seen" in output
+    assert "  the text below the command was recorded as the answer" in output
     assert "  it calls nothing, not get_time\n" in output
     assert "no answer is known" not in output
     incident = incident_in(workdir).incident

@@ -129,7 +129,7 @@ def test_conversation_can_lose_turns_and_tools(tmp_path: Path) -> None:
 
 
 def test_incident_of_a_test_with_own_requests_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="asks by itself"):
+    with pytest.raises(UserError, match="makes its own requests"):
         Shrinker(incident_folder(tmp_path, [SENT]))
 
 
@@ -137,9 +137,9 @@ def test_incident_of_a_test_with_own_requests_is_refused(tmp_path: Path) -> None
     ("sends", "more", "why"),
     [
         ([], {"gate": "boot", "test": "test_boots[x]"}, "no request: test_boots[x] sent none"),
-        ([], {"gate": "captured"}, "it holds no request"),
-        ([SENT], {"gate": "isolation"}, "asks by itself"),
-        ([SENT], {"cut": ("the cell a was not kept",)}, "too large to be kept"),
+        ([], {"gate": "captured"}, "it has no request"),
+        ([SENT], {"gate": "isolation"}, "makes its own requests"),
+        ([SENT], {"cut": ("the cell a was not kept",)}, "too large to be stored"),
         ([SENT], {"gate": "captured", "cut": (incidents_write.OTHERWISE,)}, "--redact-prompts"),
         ([SENT], {"gate": "captured"}, "one request with one message"),
         (
@@ -148,7 +148,7 @@ def test_incident_of_a_test_with_own_requests_is_refused(tmp_path: Path) -> None
                 "conversation": {"name": "a", "title": "t", "messages": MESSAGES},
                 "says": "a is not what was recorded in /x/a.txt\n- b\n+ c",
             },
-            "compares with a golden of the whole conversation",
+            "only the whole conversation has one",
         ),
     ],
 )  # fmt: skip

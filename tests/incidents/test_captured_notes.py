@@ -1,4 +1,4 @@
-"""The replay of a captured request says what its answer cannot show."""
+"""A note on the replay of a captured request explains what its answer cannot show."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pytest_vllm_gates.incidents.read import read
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAMPLED = "this request is sampled: one try says little; --times 20 says more"
+SAMPLED = "this request is sampled: one try shows little; --times 20 shows more"
 WORDS = (
-    "the miniature's words are not your model's: only status, frames and markers count; "
-    "--base-url asks your server"
+    "the miniature's output differs from your model's: only status, frames and markers count; "
+    "--base-url sends the requests to your server"
 )
 
 
@@ -41,7 +41,7 @@ def notes(
 @pytest.mark.parametrize(
     "body", [{}, {"temperature": 0.7}, {"temperature": 1, "seed": None}, {"top_k": 20}]
 )
-def test_one_try_of_a_sampled_request_says_little(tmp_path: Path, body: dict[str, Any]) -> None:
+def test_one_try_of_a_sampled_request_shows_little(tmp_path: Path, body: dict[str, Any]) -> None:
     assert notes(tmp_path, request(**body)) == [SAMPLED]
     assert notes(tmp_path, request(**body), times=20) == []
     assert notes(tmp_path, request(**body), gate="reasoning") == []
@@ -66,11 +66,11 @@ def test_replaced_secrets_are_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("expected", ["calls get_time", "content has Paris", "sense"])
-def test_miniature_in_place_of_the_weights_is_said(tmp_path: Path, expected: str) -> None:
+def test_miniature_in_place_of_the_weights_is_noted(tmp_path: Path, expected: str) -> None:
     assert notes(tmp_path, request(seed=1), expected, stands_in=True) == [WORDS]
     assert notes(tmp_path, request(seed=1), expected) == []
 
 
 @pytest.mark.parametrize("expected", ["status is 200", "whole", "content lacks <think>"])
-def test_what_any_weights_show_needs_no_note(tmp_path: Path, expected: str) -> None:
+def test_expectation_that_any_weights_can_meet_needs_no_note(tmp_path: Path, expected: str) -> None:
     assert notes(tmp_path, request(seed=1), expected, stands_in=True) == []

@@ -15,7 +15,7 @@ from pytest_vllm_gates.incidents.compare import compare, decide, pairs
 from pytest_vllm_gates.incidents.types import RecordedFinding, ReplayOutcome
 from pytest_vllm_gates.outcomes import Case, Finding, Outcome
 
-LEAK = "content holds the marker '</think>'"
+LEAK = "content contains the marker '</think>'"
 DIED = "the server died while serving (exit status -9): ENGINE_DEAD\nAPIConnectionError: no"
 
 
@@ -53,7 +53,7 @@ def test_passing_test_is_not_reproduced(outcome: Outcome) -> None:
 
 def test_known_defect_is_not_the_incident() -> None:
     answer, why = decide(recorded(LEAK), Outcome.KNOWN, "", findings_of("another"))
-    assert (answer, why) == (ReplayOutcome.NOT_REPRODUCED, "only what is known was found")
+    assert (answer, why) == (ReplayOutcome.NOT_REPRODUCED, "only known defects were found")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_same_finding_of_another_case_is_different() -> None:
 
 
 def test_other_marker_is_different_unless_weights_differ() -> None:
-    other_findings = findings_of("content holds the marker '<tool_call>'")
+    other_findings = findings_of("content contains the marker '<tool_call>'")
     assert decide(recorded(LEAK), Outcome.FAIL, "", other_findings)[0] is ReplayOutcome.DIFFERENT
     answer, _ = decide(recorded(LEAK), Outcome.FAIL, "", other_findings, other_weights=True)
     assert answer is ReplayOutcome.REPRODUCED
@@ -323,14 +323,14 @@ def test_lists_of_models_differ_by_nothing_of_one_boot() -> None:
     assert "4096" in compare(then, longer, models=models).diff
 
 
-def test_name_of_one_boot_is_no_difference() -> None:
+def test_model_name_of_a_boot_is_not_a_difference() -> None:
     words = '{"error": {"message": "the model qwen3.5-%s does not know it"}}'
     then, now = (answered("/v1/x", words % alias, 404) for alias in ("0a1b2c3d", "4e5f6071"))
     assert not compare(then, now).same
     assert compare(then, now, models=("qwen3.5-0a1b2c3d", "qwen3.5-4e5f6071")).same
 
 
-def test_times_and_ids_of_responses_are_no_difference() -> None:
+def test_times_and_ids_of_responses_are_not_differences() -> None:
     then, now = (
         answered(
             "/v1/responses",
@@ -347,7 +347,7 @@ def test_readings_of_a_moment_are_compared_by_their_status(path: str) -> None:
     assert not compare(answered(path, "a 1\n"), answered(path, "a 2\n", 404)).same
 
 
-def test_last_digits_of_log_probabilities_are_no_difference() -> None:
+def test_last_digits_of_log_probabilities_are_not_differences() -> None:
     then, now = (
         answered("/v1/x", json.dumps({"choices": [{"logprobs": {"content": [{"logprob": p}]}}]}))
         for p in (-0.12345678, -0.12345671)

@@ -48,11 +48,11 @@ def test_new_error_shows_nothing_of_a_captured_request(
     assert decide(before, Outcome.FAIL, says, found, statuses={"1": now})[0] is answer
 
 
-def test_error_that_meets_the_expectations_is_no_pass() -> None:
+def test_error_that_meets_the_expectations_does_not_pass() -> None:
     answer, why = decide(captured(), Outcome.PASS, "", [], statuses={"1": 500})
     assert (answer, why) == (
         ReplayOutcome.DIFFERENT,
-        "the answer is an error now (status 500), and was none",
+        "the answer is an error now (status 500), but was not",
     )
     expected = decide(captured(), Outcome.PASS, "", [], statuses={"1": 400}, error_expected=True)
     assert expected[0] is ReplayOutcome.NOT_REPRODUCED

@@ -76,20 +76,20 @@ def test_good_answer_meets_expectations(answer: Sent, typed: str) -> None:
         ("content has Rome", WHOLE, "content lacks 'Rome': 'Paris it is.'"),
         ("content lacks Paris", STREAM, "content has 'Paris'"),
         ("reasoning has x", WHOLE, "reasoning lacks 'x'"),
-        ("content is JSON", WHOLE, "content is no JSON"),
-        ("content is JSON", sent(chat('{"a": NaN}')), "content is no JSON"),
-        ("content is JSON", sent(chat('{"a": 1, "a": 2}')), "content is no JSON"),
+        ("content is JSON", WHOLE, "content is not JSON"),
+        ("content is JSON", sent(chat('{"a": NaN}')), "content is not JSON"),
+        ("content is JSON", sent(chat('{"a": 1, "a": 2}')), "content is not JSON"),
         ("calls look_up", WHOLE, "it calls nothing, not look_up"),
-        ("calls nothing", sent(chat(None, tool_calls=[CALL])), "it calls look_up, and was to call"),
+        ("calls nothing", sent(chat(None, tool_calls=[CALL])), "it calls look_up, but no call"),
         (
             "calls look_up",
             sent(delta(tool_calls=[CALL]), delta(tool_calls=[MORE]), delta("tool_calls"), "DONE",
                  streamed=True),
-            "the arguments of look_up are no JSON: '{\"a\": 1}}'",
+            "the arguments of look_up are not JSON: '{\"a\": 1}}'",
         ),
         ("whole", sent(delta(content="a"), delta("stop"), streamed=True), "without [DONE]"),
         ("whole", sent(delta(content="a"), "DONE", streamed=True), "it has no finish_reason"),
-        ("whole", sent({"error": {"message": "boom"}}, "DONE", streamed=True), "tells of an error"),
+        ("whole", sent({"error": {"message": "boom"}}, "DONE", streamed=True), "contains an error"),
         ("whole", sent("<html>"), "it cannot be read"),
         ("whole", sent([1]), "it cannot be read"),
         ("whole", sent(chat(), error="ReadTimeout: x"), "ReadTimeout: x"),
@@ -142,7 +142,7 @@ def test_unknown_expectation_is_refused_with_the_known_forms(typed: str) -> None
     assert all(form in str(raised.value) for form in FORMS)
 
 
-def test_sentence_about_an_error_says_its_status() -> None:
+def test_sentence_about_an_error_has_its_status() -> None:
     refused = sent('{"error": {"message": "no"}}', status=400)
     assert broken(parse_all(["calls get_time"]), refused) == [
         "it calls nothing, not get_time (status 400)"

@@ -54,7 +54,7 @@ def test_incidents_of_one_name_get_numbered_folders(tmp_path: Path) -> None:
 
 
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds data and no programs"):
+    with pytest.raises(UserError, match="contains data, not programs"):
         incidents_write.write(tmp_path, "a", incident(), [SENT], {"conftest.py": b""})
     assert list(tmp_path.iterdir()) == []
 
@@ -122,7 +122,7 @@ def test_files_beyond_the_limit_are_left_out_with_a_note(
         True,
     ]
     assert incident_folder.incident.cut == tuple(
-        f"requests/{n}.json: left out, for its 900 bytes there was no room" for n in (3, 4)
+        f"requests/{n}.json: left out: its 900 bytes exceed the size limit" for n in (3, 4)
     )
 
 
@@ -144,18 +144,18 @@ def emptied(folder: Path) -> None:
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "an empty folder": (
         emptied,
-        "holds no incident.json",
+        "has no incident.json",
     ),
-    "cut short": (cut_short, "is truncated, or no JSON"),
+    "cut short": (cut_short, "is truncated or not JSON"),
     "a file short": (lambda folder: (folder / "requests/1.json").unlink(), "requests/1.json is mi"),
     "a file cut short": (
         lambda folder: (folder / "requests/1.json").write_bytes(BODY[:-1]),
         f"it is truncated: requests/1.json has {len(BODY) - 1} bytes of {len(BODY)}",
     ),
-    "another format": (changed(lambda data: data.update(format="har")), "is not of the format"),
-    "no object": (lambda folder: (folder / NAME).write_text("[]"), "is not of the format"),
-    "deep": (lambda folder: (folder / NAME).write_text("[" * 100_000), "truncated, or no JSON"),
-    "another version": (changed(lambda data: data.update(version=2)), "of format version 2"),
+    "another format": (changed(lambda data: data.update(format="har")), "does not have the format"),
+    "no object": (lambda folder: (folder / NAME).write_text("[]"), "does not have the format"),
+    "deep": (lambda folder: (folder / NAME).write_text("[" * 100_000), "truncated or not JSON"),
+    "another version": (changed(lambda data: data.update(version=2)), "has format version 2"),
     "edited": (changed(lambda data: data.update(says="well"), signed=False), "was changed since"),
     "not signed": (changed(lambda data: data.pop("sha256"), signed=False), "was changed since"),
     "an edited request": (
@@ -170,15 +170,15 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "an unknown key": (changed(lambda data: data.update(run="rm")), "does not fit the format: "),
     "a program": (
         lambda folder: (folder / "sitecustomize.py").write_text("boom"),
-        "'sitecustomize.py' is no file of an incident, which holds data and no programs",
+        "'sitecustomize.py' is not a file of an incident, which contains data, not programs",
     ),
     "a file nobody lists": (
         lambda folder: (folder / "requests/7.json").write_text("{}"),
-        "it holds 'requests/7.json', which incident.json does not list",
+        "it contains 'requests/7.json', which incident.json does not list",
     ),
     "a deep folder": (
         lambda folder: (folder / "requests" / "more").mkdir(),
-        "'requests/more' is no plain file",
+        "'requests/more' is not a regular file",
     ),
     "a link": (
         lambda folder: (folder / "lane.toml").symlink_to("/etc/passwd"),
@@ -188,7 +188,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "expected").symlink_to("/etc"),
         "'expected' is a link",
     ),
-    "a pipe": (lambda folder: os.mkfifo(folder / "lane.toml"), "'lane.toml' is no plain file"),
+    "a pipe": (lambda folder: os.mkfifo(folder / "lane.toml"), "'lane.toml' is not a regular file"),
     "a path outside": (
         changed(lambda data: data["files"].update({"../x": data["files"]["requests/1.json"]})),
         "'../x' leads out of it",
@@ -209,11 +209,11 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "another host": (
         changed(lambda data: data["sends"][0].update(path="http://elsewhere/")),
-        "is no request below a server's root",
+        "is not a request below a server's root",
     ),
     "two sends of one name": (
         changed(lambda data: data["sends"].append(data["sends"][0])),
-        "two sends have one name",
+        "two sends have the same name",
     ),
     "a cell of nothing": (
         changed(
@@ -232,7 +232,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
                 }
             )
         ),
-        "a cell names the send '9', which there is not",
+        "a cell names the send '9', which does not exist",
     ),
 }  # fmt: skip
 
@@ -261,7 +261,7 @@ def test_damaged_response_is_refused(tmp_path: Path) -> None:
     incident_folder = incidents_read.IncidentFolder(
         folder, incidents_read.read(written(tmp_path)).incident
     )
-    with pytest.raises(UserError, match=r"responses/1\.jsonl is no response"):
+    with pytest.raises(UserError, match=r"responses/1\.jsonl is not a valid response"):
         incident_folder.sent(incident_folder.incident.sends[0])
 
 

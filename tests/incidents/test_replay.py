@@ -112,7 +112,7 @@ def test_replayed_answers_are_exchanges_for_the_gates(qwen: Family, tmp_path: Pa
     assert stopping.request["stop"] == ["sea"]
 
 
-def test_variant_that_was_not_kept_is_asked_anew(qwen: Family, tmp_path: Path) -> None:
+def test_variant_that_was_not_recorded_is_sent_again(qwen: Family, tmp_path: Path) -> None:
     with running(ScriptedModel(generation)) as server:
         replayed(server, qwen, incident_folder_of(tmp_path, widened=False))
         wide = [body for body in server.chats_seen if body.get("stream_interval") == WIDE_TOKENS]
@@ -128,7 +128,7 @@ def test_request_that_is_not_a_chat_is_refused(qwen: Family, tmp_path: Path) -> 
     incident_folder = incidents_read.read(folder)
     with (
         running(ScriptedModel(generation)) as server,
-        pytest.raises(UserError, match="holds no chat request for 'a'"),
+        pytest.raises(UserError, match="has no chat request for 'a'"),
     ):
         ReplayedWalk(server.endpoint, qwen, incident_folder, walk).run()
 

@@ -1,4 +1,4 @@
-"""What an incident may have served and sent when it is replayed."""
+"""A replay takes only allowed flags, variables and requests from an incident."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def test_flag_that_is_not_listed_is_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../evil", "-x", "", "a b"])
-def test_name_that_is_no_word_is_refused(name: str) -> None:
+def test_name_that_is_not_a_word_is_refused(name: str) -> None:
     assert faults(name=name) == [f"name {name!r}"]
 
 
-def test_flags_that_choose_among_what_vllm_ships_are_allowed() -> None:
+def test_flags_that_choose_among_vllms_own_parts_are_allowed() -> None:
     allowed: dict[str, Any] = {
         "seed": 7, "dtype": "bfloat16", "max-model-len": 4096, "gpu_memory_utilization": 0.92,
         "kv_cache_dtype": "fp8_e4m3", "enforce_eager": False, "tool_call_parser": "qwen3_coder",

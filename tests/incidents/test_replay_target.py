@@ -103,7 +103,7 @@ def test_incidents_lane_that_could_run_code_is_refused(
     carried = incident_folder(tmp_path, {"lane.toml": CPU.replace(old, new, 1)}, lane=lane("ours"))
     with pytest.raises(UserError) as refused:
         replay_target.lane_of(carried, tmp_path)
-    assert f"it sets {says}, which could run whatever it likes" in str(refused.value)
+    assert f"it sets {says}, which could run any program" in str(refused.value)
     assert str(carried.folder / "lane.toml") in str(refused.value)
     assert "--lane NAME" in str(refused.value)
 
@@ -131,7 +131,7 @@ def test_prompt_files_never_reach_the_package(qwen: Family, tmp_path: Path) -> N
     carried = incident_folder(
         tmp_path, {"prompt_files/config.json": b"{}"}, checkpoint=recorded_checkpoint("ours")
     )
-    with pytest.raises(UserError, match=r"prompt_files/config\.json, which makes no prompt"):
+    with pytest.raises(UserError, match=r"prompt_files/config\.json, which is not a prompt file"):
         replay_target.checkpoint_of(carried, qwen)
     assert config.read_bytes() == before
 
@@ -165,14 +165,14 @@ def test_miniature_replaces_weights_that_are_not_judged(
     checkpoint, note = replay_target.checkpoint_of(absent, qwen)
     assert checkpoint == checkpoints_resolve.miniature(qwen)
     assert note == (
-        f"the checkpoint {source} is not here: the miniature stands in, for the gate judges what "
-        "is above the weights"
+        f"the checkpoint {source} is not on this machine: the miniature replaces it, because the "
+        "gate does not judge the weights"
     )
 
 
 def test_gate_of_the_weights_needs_the_weights(qwen: Family, tmp_path: Path) -> None:
     absent = incident_folder(tmp_path, gate="numerics", checkpoint=recorded_checkpoint("big"))
-    with pytest.raises(UserError, match=r"is not here, and its gate judges the weights"):
+    with pytest.raises(UserError, match=r"is not on this machine, and its gate judges the weights"):
         replay_target.checkpoint_of(absent, qwen)
 
 

@@ -25,7 +25,7 @@ def test_needed_parts_are_found_exactly(count: int, needed_numbers: set[int]) ->
         return needed <= set(choice)
 
     assert shrink(parts, shows) == tuple(sorted(needed))
-    assert len(choices) == len(set(choices)), "a choice was asked for twice"
+    assert len(choices) == len(set(choices)), "a choice was tried twice"
     assert tuple(parts) not in choices or not parts
 
 

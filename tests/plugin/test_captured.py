@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GATES = Path(pytest_vllm_gates.gates.__file__).parent
 TOOL = {"type": "function", "function": {"name": "get_time", "parameters": {"type": "object"}}}
 BODY = {"model": "qwen3.5", "messages": [{"role": "user", "content": "Capital?"}]}
-SAMPLED = "this request is sampled: one try says little; --times 20 says more"
+SAMPLED = "this request is sampled: one try shows little; --times 20 shows more"
 
 
 @pytest.fixture(autouse=True)

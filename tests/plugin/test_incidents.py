@@ -137,7 +137,7 @@ def test_unwritable_incident_does_not_end_the_run(project: Project) -> None:
     project.write("out/incidents", "a file")
     result = project.gates("-m", "boot", faults="bangs")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["  no incident could be kept of test_answers_sensibly*"])
+    result.stdout.fnmatch_lines(["  no incident was written of test_answers_sensibly*"])
     assert project.verdict()["incidents"] == []
 
 
@@ -286,7 +286,7 @@ def test_error_in_writing_an_incident_does_not_end_the_run(
     monkeypatch.setattr(incidents, "IncidentContents", fail)
     result = project.gates("-m", "boot", faults="bangs")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["  no incident could be kept *: ZeroDivisionError: ours"])
+    result.stdout.fnmatch_lines(["  no incident was written *: ZeroDivisionError: ours"])
 
 
 def test_incidents_lane_that_could_run_code_is_not_booted(project: Project) -> None:

@@ -161,7 +161,7 @@ def test_weights_of_a_running_server_need_not_be_here(project: Project, fakes: A
     document["sha256"] = digest(document)
     (folder / "incident.json").write_text(json.dumps(document))
     result = project.pytest("--repro", "copied")
-    assert "is not here, and its gate judges the weights" in result.stderr.str()
+    assert "is not on this machine, and its gate judges the weights" in result.stderr.str()
     streaming = verdict_gates.GATES / "test_streaming.py"
     shutil.copy(streaming, streaming.with_name("test_numerics.py"))
     result = project.pytest("--repro", "copied", "--base-url", fakes("loses-reasoning").base_url)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.exchange import Sent
 
-# Options by what becomes of their value.
+# Options, grouped by how their value is used.
 DATA = {"-d", "--data", "--data-ascii", "--data-raw", "--data-binary", "--json"}
 METHOD, HEADER = {"-X", "--request"}, {"-H", "--header"}
 IGNORED = {
@@ -39,19 +39,19 @@ FLAGS = {
 BEGIN = re.compile(
     r"^(?P<prompt>[ \t]*(?:[$#>][ \t]+)?)(?:\S*/)?curl(?:\.exe)?(?=\s)", re.MULTILINE
 )
-# As browsers copy for Windows: ^" quotes, and ^ continues a line.
+# A command that a browser copied for Windows: ^" quotes, and ^ continues a line.
 OF_CMD = re.compile(r"\S+\s+(?:\^\"|[^\n']*\^[ \t]*\r?\n)")
 ENDS = re.compile(r"[|;&<>()]+")
 LAST, HALVES = 0x10FFFF, range(0xD800, 0xE000)
-"""Unicode's last character, and numbers that are halves of one in UTF-16."""
+"""Unicode's last character, and the numbers of UTF-16 surrogates."""
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 ESCAPED = re.compile(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.DOTALL
 )
-# Stands before what a shell would have put something else for; no text of a request has it.
+# Marks text that a shell would have expanded; no request contains this character.
 OPEN = "\ufdd0"
 EXPANDED = re.compile(r"\$(?=[A-Za-z_{(0-9@*#?!$])|`")
-# Within double quotes: what a backslash escapes there, and what is expanded.
+# Within double quotes: the characters that a backslash escapes, and expansions.
 EXPANSION = re.compile(r"\\([$`\"\\\n])|" + EXPANDED.pattern)
 # Within a here-document a quote is like any other character.
 IN_A_DOCUMENT = re.compile(r"\\([$`\\\n])|" + EXPANDED.pattern)
@@ -75,10 +75,10 @@ def read(text: str, folder: Path) -> tuple[list[Sent], list[str]]:
     """
     begin = BEGIN.search(text)
     if begin is None:
-        raise UserError("this is no curl command line: it begins with something else")
+        raise UserError("this is not a curl command line: no line of it begins with curl")
     command = text[begin.end("prompt") :]
     if OF_CMD.match(command):
-        raise UserError("this was copied for cmd.exe: copy as cURL (bash)")
+        raise UserError("this command was copied for cmd.exe: copy it as cURL (bash)")
     end = _end_of_command(command)
     command, below, standard_input = _standard_input(command[:end], command[end:])
     skipped = pasted.lines_of(text[: begin.start()])
@@ -93,13 +93,13 @@ def read(text: str, folder: Path) -> tuple[list[Sent], list[str]]:
 
 
 def _standard_input(command: str, below: str) -> tuple[str, str, bytes | None]:
-    """Return a command without its here-document, what is below both, and the document."""
+    """Return a command without its here-document, the text below both, and the document."""
     places = [at for at, _ in _parts(command) if command.startswith("<<", at)]
     if not places:
         return command, below, None
     document = heredoc.read(command, places[0], below)
     if any(at >= document.end for at in places):
-        raise UserError("the command has two here-documents: give the one that it sends")
+        raise UserError("the command has two here-documents: keep only the one that it sends")
     text = IN_A_DOCUMENT.sub(_marked, document.text) if document.expands else document.text
     rest = f"{command[: places[0]]} {command[document.end :]}"
     return rest, document.below, text.encode("utf-8", "surrogateescape")
@@ -111,7 +111,7 @@ def _request(command: str, folder: Path, standard_input: bytes | None, *, below:
     headers: dict[str, str] = {}
     for option, value in _options(words[1:]):
         if option == "" and url:
-            raise UserError(f"the command asks two URLs, {url!r} and {value!r}: give one")
+            raise UserError(f"the command has two URLs, {url!r} and {value!r}: give one")
         if option == "":
             url = value
         elif option in DATA:
@@ -130,15 +130,15 @@ def _request(command: str, folder: Path, standard_input: bytes | None, *, below:
 
 def _check(url: str, method: str, data: bytes, *, below: bool) -> None:
     if not url:
-        raise UserError("the command names no URL")
+        raise UserError("the command has no URL")
     if OPEN in url + method or OPEN.encode() in data:
         raise UserError(
-            "the shell would put something else for a $variable or $(command) of this command: "
-            "nothing is executed here; paste it with that in place"
+            "the shell would expand a $variable or $(command) of this command, but nothing is "
+            "executed here: replace it with its value and paste the command again"
         )
     if not data:
         raise UserError(
-            "the command sends no data (-d, --json): there is no request to keep"
+            "the command sends no data (-d, --json): it has no request to store"
             + ("; it ends at its first line break without a backslash" if below else "")
         )
 
@@ -175,8 +175,8 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _known(option: str) -> None:
     if option not in FLAGS | DATA | IGNORED | METHOD | HEADER:
         raise UserError(
-            f"curl's {option} is not known here, or sends no JSON: leave it out, or write the body "
-            "into a file and use `vllm-gates capture --request FILE`"
+            f"curl's {option} is not known here, or sends no JSON: remove it, or write the body "
+            "to a file and run `vllm-gates capture --request FILE`"
         )
 
 
@@ -186,8 +186,8 @@ def _data(option: str, value: str, folder: Path, standard_input: bytes | None) -
     data = _read(value[1:], folder) if value != "@-" else standard_input
     if data is None:
         raise UserError(
-            "the command reads its data from its standard input: only a here-document "
-            "(-d @- <<'EOF') and files are read; write it so, or into a file"
+            "the command reads its data from standard input: only a here-document "
+            "(-d @- <<'EOF') and files are read; use one of them"
         )
     plain = option in ("-d", "--data", "--data-ascii")
     return data.replace(b"\r", b"").replace(b"\n", b"").replace(b"\0", b"") if plain else data
@@ -197,8 +197,8 @@ def _read(name: str, folder: Path) -> bytes:
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise UserError(
-            f"the command reads its data from {name!r}: only a file in {folder} is read, for an "
-            "incident is passed on; copy it there"
+            f"the command reads its data from {name!r}: only files in {folder} are read, because "
+            "an incident is passed on; copy the file there"
         )
     return bounded_read.data(path, BODY_BYTES)
 
@@ -223,7 +223,7 @@ def _words(text: str) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Return a command in which $'…' is quoted plainly, and what a shell would expand is marked."""
+    """Return a command with $'…' in plain quotes, and with a mark before each expansion."""
     return "".join(_part_quoted(text, at, end) for at, end in _parts(text))
 
 
@@ -238,7 +238,7 @@ def _part_quoted(text: str, at: int, end: int) -> str:
 
 
 def _parts(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each part of a command is: an escape, something quoted, or one character."""
+    """Yield begin and end of each part of a command: an escape, a quotation or one character."""
     at = 0
     while at < len(text):
         character = text[at]
@@ -260,7 +260,7 @@ def _end_of_command(text: str) -> int:
 
 
 def _end(text: str, at: int, quote: str, *, escapes: bool) -> int:
-    """Return where what is quoted is over; the text's end where it is not."""
+    """Return where a quotation ends; the text's end if it is not closed."""
     while at < len(text) and text[at] != quote:
         at += 2 if escapes and text[at] == "\\" else 1
     return min(at + 1, len(text))

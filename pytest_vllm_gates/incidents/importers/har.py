@@ -23,7 +23,7 @@ def claims(text: str) -> bool:
 
 
 def requests(text: str, folder: Path) -> list[Sent]:
-    """Return the requests to a model that the file has, with their responses."""
+    """Return the file's requests to a model, with their responses."""
     del folder
     try:
         entries = syntax.json_value(text.removeprefix("\ufeff"))["log"]["entries"]
@@ -34,9 +34,11 @@ def requests(text: str, folder: Path) -> list[Sent]:
         ]
         return [_sent(record) for record in records]
     except (ValueError, RecursionError) as error:
-        raise UserError(f"this is no HAR file, or it is cut off: {error}") from error
+        raise UserError(f"this is not a HAR file, or it is cut off: {error}") from error
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise UserError(f"this is no whole HAR file: {type(error).__name__}: {error}") from error
+        raise UserError(
+            f"this HAR file is not complete: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _sent(record: Mapping[str, Any]) -> Sent:
@@ -52,7 +54,7 @@ def _sent(record: Mapping[str, Any]) -> Sent:
         try:
             data = base64.b64decode(data, validate=True)
         except binascii.Error as error:
-            raise UserError(f"a response of this HAR file is no base64: {error}") from error
+            raise UserError(f"a response of this HAR file is not base64: {error}") from error
     waited_ms = float((record.get("timings") or {}).get("wait") or record.get("time") or 0)
     return replace(
         sent,

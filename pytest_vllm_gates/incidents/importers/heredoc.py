@@ -1,4 +1,4 @@
-"""Reads the here-document of a command: the text that a shell gives it as its standard input."""
+"""Reads the here-document of a command: the text that a shell passes to its standard input."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ TABS = re.compile(r"^\t+", re.MULTILINE)
 
 @dataclass(frozen=True)
 class HereDocument:
-    """A here-document, and what is around it."""
+    """A here-document, and its place in the command."""
 
     text: str
     expands: bool
-    """Whether the shell puts in values for `$NAME`, `$(…)` and backticks."""
+    """Whether the shell expands `$NAME`, `$(…)` and backticks."""
     end: int
-    """Where its operator ends in the command."""
+    """The end of its operator in the command."""
     below: str
-    """What follows its last line."""
+    """The text after its last line."""
 
 
 def read(command: str, at: int, below: str) -> HereDocument:
     """Return the here-document whose operator `<<` is at `at`; `below` follows the command.
 
-    Raises `UserError` for one without an end.
+    Raises `UserError` if it has no end.
     """
     operator = OPERATOR.match(command, at)
     if operator is None:
         raise UserError(
-            "the here-document (<<) names no line that ends it: write <<'EOF', the body, and a "
+            "the here-document (<<) does not name its last line: write <<'EOF', the body, and a "
             "line EOF"
         )
     name = operator["single"] or operator["double"] or operator["escaped"] or operator["plain"]

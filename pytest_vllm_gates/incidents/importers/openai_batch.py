@@ -1,4 +1,4 @@
-"""Imports requests from a batch file of OpenAI's: one request a line, in JSON, without answers.
+"""Imports requests from an OpenAI batch file: one request a line, in JSON, without answers.
 
 https://platform.openai.com/docs/guides/batch: `custom_id`, `method`, `url` and `body`.
 """

@@ -26,7 +26,7 @@ def claims(text: str) -> bool:
 
 
 def requests(text: str, folder: Path) -> list[Sent]:
-    """Return every request with a body that the log tells of."""
+    """Return every request in the log that has a body."""
     del folder
     requests_sent = []
     for line in text.splitlines():
@@ -35,8 +35,8 @@ def requests(text: str, folder: Path) -> list[Sent]:
             requests_sent.append(sent)
     if not requests_sent and SILENT in text:
         raise UserError(
-            "this log tells no bodies: openai 3 and later keep them to themselves; log with an "
-            "older client, or take the server's log (--enable-log-requests, at log level DEBUG)"
+            "this log has no bodies: openai 3 and later do not log them; log with an older "
+            "client, or use the server's log (--enable-log-requests, at log level DEBUG)"
         )
     return requests_sent
 
@@ -44,7 +44,7 @@ def requests(text: str, folder: Path) -> list[Sent]:
 def _request(options: str) -> Sent | None:
     fields: dict[str, Any] = {}
     at = 0
-    # What else is there is no literal: timeouts, functions, NOT_GIVEN.
+    # The other fields are not literals: timeouts, functions, NOT_GIVEN.
     while match := FIELD.search(options, at):
         at = match.end()
         try:

@@ -1,4 +1,4 @@
-"""Reads the answer that was pasted below a command: the events of a stream, or a JSON object."""
+"""Reads an answer that was pasted below a command: the events of a stream, or a JSON object."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ OF_AN_ANSWER = {"choices", "error", "output", "object", "data"}
 STATUS_LINE = re.compile(r"\s*(?:< )?HTTP/\d(?:\.\d)? (\d{3})\b")
 OBJECT = re.compile(r"^[ \t]*(?=\{)", re.MULTILINE)
 FENCE = re.compile(r"\s*(?:```\w*)?\s*")
-TAKEN = "the text below the command was taken as the answer that was seen"
+TAKEN = "the text below the command was recorded as the answer"
 OK, ERRORS = 200, range(400, 600)
 
 
 @dataclass(frozen=True)
 class PastedAnswer:
-    """What was pasted below a command, as far as it is the answer of a server."""
+    """The answer of a server in the text that was pasted below a command."""
 
     status: int | None = None
-    """None where no answer was found."""
+    """None if no answer was found."""
     data: bytes = b""
     note: str = ""
 
@@ -36,7 +36,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def answer(text: str) -> PastedAnswer:
-    """Find the answer in what follows a command; the note says what became of it."""
+    """Find the answer in the text below a command; the note reports how it was used."""
     lines = lines_of(text)
     if not lines:
         return PastedAnswer()
@@ -50,7 +50,7 @@ def answer(text: str) -> PastedAnswer:
     stated = next((int(match[1]) for match in map(STATUS_LINE.match, lines) if match), None)
     status = stated or status
     if status is None:
-        return PastedAnswer(note="the error below the command was ignored: it names no status")
+        return PastedAnswer(note="the error below the command was ignored: it has no status")
     return PastedAnswer(
         status,
         data,
@@ -59,7 +59,7 @@ def answer(text: str) -> PastedAnswer:
 
 
 def _stream(lines: list[str]) -> tuple[bytes, str]:
-    """Return the events of a stream, and why they are none."""
+    """Return the events of a stream, or why they are not valid."""
     kept = [line for line in lines if line.startswith(OF_A_STREAM)]
     events = [line[len(EVENT) :].strip() for line in kept if line.startswith(EVENT)]
     for number, event in enumerate(events, 1):
@@ -70,7 +70,7 @@ def _stream(lines: list[str]) -> tuple[bytes, str]:
 
 
 def _object(text: str) -> tuple[bytes, int | None, str]:
-    """Return a JSON answer, its status as far as it tells, and why it is none."""
+    """Return a JSON answer and its status if it has one, or why it is not an answer."""
     begin = OBJECT.search(text)
     if begin is None:
         return b"", None, "it is neither a stream (data: …) nor a JSON object"
@@ -93,7 +93,7 @@ def _code(value: object) -> int | None:
 
 
 def _json(text: str) -> Any:
-    """Return a JSON value; None for a text that is none."""
+    """Return a JSON value; None for a text that is not JSON."""
     try:
         return syntax.json_value(text)
     except syntax.BadSyntaxError:

@@ -33,21 +33,21 @@ KINDS: dict[str, ModuleType] = {
     "openai-batch": openai_batch,
 }  # fmt: skip
 OF_JSON = ("har", "openai-batch")
-"""The kinds whose text begins as a JSON object's does."""
+"""The kinds whose text begins like a JSON object."""
 MOST_REQUESTS = 2000
 REQUESTS = "requests"
 
 
 @dataclass(frozen=True)
 class Imported:
-    """The requests that a file has."""
+    """The requests of a file."""
 
     kind: str
     sends: list[Sent]
     text: str = ""
-    """The file's text, which may have secrets in it."""
+    """The file's text, which may contain secrets."""
     expectations: tuple[str, ...] = ()
-    """Those of an incident."""
+    """The expectations of an incident."""
     family: str | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -55,13 +55,13 @@ class Imported:
 def of_text(name: str, kind: str | None, number: int | None) -> Imported:
     """Read the requests of a command, a log or a HAR file; `-` is the standard input.
 
-    Raises `UserError` where there is none, or too many.
+    Raises `UserError` if there is none, or too many.
     """
     data, folder = _data(name)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{name} is no text in UTF-8: {error}") from error
+        raise UserError(f"{name} is not text in UTF-8: {error}") from error
     kind = kind or _kind(text)
     return _imported(name, text, folder, kind, number)
 
@@ -72,7 +72,7 @@ def of_anything(name: str, kind: str | None, number: int | None, path: str | Non
         return found
     data, folder = _data(name)
     text = data.decode("utf-8-sig", "replace")
-    # A body may quote any log or command: a JSON object is one, or a HAR or batch file.
+    # A body may quote any log or command: a JSON object is a body, or a HAR or batch file.
     kinds = [each for each, module in KINDS.items() if module.claims(text)]
     if text.lstrip().startswith("{"):
         kinds = [each for each in kinds if each in OF_JSON]
@@ -86,7 +86,7 @@ def of_anything(name: str, kind: str | None, number: int | None, path: str | Non
 
 
 def _of_incident(path: Path) -> Imported | None:
-    """Return the requests of an incident, or the one whose body is at `path`; None elsewhere."""
+    """Return the requests of an incident, or the one whose body is at `path`; else None."""
     in_requests = path.parent.name == REQUESTS and (path.parent.parent / types.NAME).is_file()
     if not (path.is_dir() or path.name == types.NAME or in_requests):
         return None
@@ -97,17 +97,17 @@ def _of_incident(path: Path) -> Imported | None:
         incident_folder.sent(send) for send in incident.sends if not chosen or send.body == chosen
     ]
     if not sends:
-        raise UserError(f"the incident {incident_folder.folder} holds no request")
+        raise UserError(f"the incident {incident_folder.folder} has no request")
     _refuse_routes(str(incident_folder.folder), sends)
     expected = expectation.of(incident_folder)
     return Imported("incident", sends, "", tuple(each.said for each in expected), incident.family)
 
 
 def _refuse_routes(name: str, sends: list[Sent]) -> None:
-    """Refuse requests of others that are not inference: they are sent with the user's key."""
+    """Refuse imported requests that are not inference: they are sent with the user's key."""
     if refused := list(checks.route_faults(sends, types.load().routes)):
         raise UserError(
-            f"{name} is refused: it would send {refused[0]} with your key, which is no inference"
+            f"{name} is refused: it would send {refused[0]}, which is not inference, with your key"
         )
 
 
@@ -118,7 +118,7 @@ def _imported(name: str, text: str, folder: Path, kind: str, number: int | None)
     else:
         sends = KINDS[kind].requests(text, folder)
     if not sends:
-        raise UserError(f"{name}: no request to a model is in it, as {kind} has them")
+        raise UserError(f"{name}: it contains no request to a model in the form of {kind}")
     if len(sends) > MOST_REQUESTS and number is None:
         raise UserError(f"{name} has {len(sends)} requests: choose one with --number")
     if number is not None:
@@ -127,14 +127,14 @@ def _imported(name: str, text: str, folder: Path, kind: str, number: int | None)
         sends = [sends[number - 1]]
     if any("?" in sent.path for sent in sends):
         notes.append(
-            "the URL's query was left out: a key in it is a secret, and none is sent again"
+            "the URL's query was left out: it may contain a key, and secrets are not sent again"
         )
         sends = [replace(sent, path=sent.path.partition("?")[0]) for sent in sends]
     return Imported(kind, sends, text, notes=notes)
 
 
 def _data(name: str) -> tuple[bytes, Path]:
-    """Return the bytes of a file, and the folder whose files a command in it may name."""
+    """Return the bytes of a file, and the folder whose files its command may name."""
     try:
         if name == "-":
             data, folder = sys.stdin.buffer.read(TEXT_BYTES + 1), Path.cwd()
@@ -144,7 +144,7 @@ def _data(name: str) -> tuple[bytes, Path]:
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror}") from error
     if len(data) > TEXT_BYTES:
-        raise UserError(f"{name} has more than {TEXT_BYTES} bytes: cut out what matters")
+        raise UserError(f"{name} has more than {TEXT_BYTES} bytes: keep only the relevant part")
     return data, folder
 
 
@@ -153,8 +153,8 @@ def _kind(text: str) -> str:
     if len(kinds) > 1 and not curl.BEGIN.match(text.lstrip()):
         kinds = [name for name in kinds if name != "curl"]  # a log in which a command is quoted
     if len(kinds) != 1:
-        reason = f"may be {' or '.join(kinds)}" if kinds else "is none that is known here"
+        reason = f"may be {' or '.join(kinds)}" if kinds else "is not a known kind"
         raise UserError(
-            f"what this is cannot be told: it {reason}; say it: --kind {'|'.join(KINDS)}"
+            f"the kind of this text is not clear: it {reason}; name it: --kind {'|'.join(KINDS)}"
         )
     return kinds[0]

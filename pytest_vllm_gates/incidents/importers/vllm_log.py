@@ -30,15 +30,15 @@ PART = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|['"{}()\[\],\n]|\Z""")
 
 
 def value_at(text: str, at: int) -> tuple[Any, int]:
-    """Return the literal that begins at a place of a text, and where it ends.
+    """Return the literal that begins at a place of a text, and its end.
 
-    Raises `ValueError` where there is none, where it is cut off, and where it is too deep.
+    Raises `ValueError` if there is none, if it is cut off, and if it is nested too deeply.
     """
     end = _end(text, at)
     try:
         return ast.literal_eval(text[at:end].strip()), end
     except (SyntaxError, ValueError, MemoryError, RecursionError, TypeError) as error:
-        raise ValueError(f"no Python literal: {type(error).__name__}") from error
+        raise ValueError(f"not a Python literal: {type(error).__name__}") from error
 
 
 def arguments_at(text: str, at: int) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def arguments_at(text: str, at: int) -> dict[str, Any]:
     try:
         call = ast.parse(text[at:end].strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise ValueError(f"no call: {type(error).__name__}") from error
+        raise ValueError(f"not a call: {type(error).__name__}") from error
     arguments: dict[str, Any] = {}
     for keyword in call.keywords if isinstance(call, ast.Call) else ():
         try:
@@ -58,7 +58,7 @@ def arguments_at(text: str, at: int) -> dict[str, Any]:
 
 
 def _end(text: str, at: int) -> int:
-    """Return where the value ends that begins at a place: its last bracket or quote is closed."""
+    """Return the end of the value that begins at a place: its last bracket or quote is closed."""
     open_: list[str] = []
     begun = at
     for match in PART.finditer(text, at):
@@ -83,7 +83,7 @@ BODY = re.compile(r"Request (\S+) JSON body: (?=\{)")
 PARAMS = "params: SamplingParams("
 IDS = "prompt_token_ids: "
 
-# Of SamplingParams, what a completion may ask for by the same name.
+# The fields of SamplingParams that a completion request may set by the same name.
 ASKED = {
     "n", "presence_penalty", "frequency_penalty", "repetition_penalty", "temperature", "top_p",
     "top_k", "min_p", "seed", "stop", "stop_token_ids", "include_stop_str_in_output", "ignore_eos",
@@ -99,7 +99,7 @@ def claims(text: str) -> bool:
 
 
 def requests(text: str, folder: Path) -> list[Sent]:
-    """Return every request that the log tells enough of."""
+    """Return every request whose prompt or body is in the log."""
     del folder
     requests_sent: list[Sent] = []
     prompts: dict[str, Any] = {}
@@ -119,8 +119,8 @@ def requests(text: str, folder: Path) -> list[Sent]:
             requests_sent.append(_of_prompt(prompt, line))
     if silent and not requests_sent:
         raise UserError(
-            f"this log tells of {silent} requests and not what they asked: vLLM logs that at log "
-            "level DEBUG only (VLLM_LOGGING_LEVEL=DEBUG with --enable-log-requests)"
+            f"this log has {silent} requests without their contents: vLLM logs contents only at "
+            "log level DEBUG (VLLM_LOGGING_LEVEL=DEBUG with --enable-log-requests)"
         )
     return requests_sent
 
@@ -135,14 +135,14 @@ def _of_body(text: str) -> Sent:
         body, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f"a body in this log is cut off ({error}): log it whole, without --max-log-len"
+            f"a body in this log is cut off ({error}): log whole bodies, without --max-log-len"
         ) from error
     data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
     return request(path_of(body), data, headers=JSON)
 
 
 def _prompt(line: str, at: int) -> Any:
-    """Return the prompt's token ids where the log has them, else its text, None for neither."""
+    """Return the prompt's token ids if the log has them, else its text, or None."""
     try:
         text, end = value_at(line, at)
         ids_at = line.find(IDS, end)

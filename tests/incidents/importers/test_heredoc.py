@@ -42,7 +42,7 @@ def test_answer_below_a_here_document_is_kept(tmp_path: Path) -> None:
     text = f"curl {URL} -d @- <<'EOF'\n{BODY}\nEOF\n{ANSWER}\n"
     (sent,), notes = curl.read(text, tmp_path)
     assert (sent.status, sent.answer.decode()) == (200, ANSWER)
-    assert notes[0].startswith("the text below the command was taken")
+    assert notes[0].startswith("the text below the command was recorded")
 
 
 QUOTED, OPEN = ("<<'END'", '<<-"END"', "<< \\END"), ("<<END", "<<-END")
@@ -72,8 +72,8 @@ def test_reading_agrees_with_a_real_shell(tmp_path: Path, start: str, text: str)
     [
         (f"curl {URL} -d @- <<'EOF'\n{BODY}\n", "has no line 'EOF' at its end: is it cut off"),
         (f"curl {URL} -d @- <<'EOF'", "has no line 'EOF' at its end: is it cut off"),
-        (f"curl {URL} -d @- <<\n{BODY}\n", "names no line that ends it"),
-        (f"curl {URL} -d @- <<< '{{}}'", "names no line that ends it"),
+        (f"curl {URL} -d @- <<\n{BODY}\n", "does not name its last line"),
+        (f"curl {URL} -d @- <<< '{{}}'", "does not name its last line"),
         (f"curl {URL} -d @- <<A <<B\n{{}}\nA\n{{}}\nB\n", "has two here-documents"),
         (f'curl {URL} -d @- <<EOF\n{{"a": "$(id)"}}\nEOF\n', "nothing is executed here"),
         (f'curl {URL} -d @- <<EOF\n{{"a": "$HOME"}}\nEOF\n', "nothing is executed here"),

@@ -93,30 +93,30 @@ def test_reading_agrees_with_a_real_shell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("wget http://h", "it begins with something else"),
+        ("wget http://h", "no line of it begins with curl"),
         (f"curl {URL}", "sends no data"),
-        ("curl -d '{}'", "names no URL"),
-        (f"curl {URL} -d '{{}}' http://other/v1/x", "asks two URLs"),
+        ("curl -d '{}'", "has no URL"),
+        (f"curl {URL} -d '{{}}' http://other/v1/x", "has two URLs"),
         (f'curl {URL} -d \'{{"a"', "cut off or quoted wrongly"),
         (f"curl {URL} -d", "has no value"),
         (f"curl {URL} -F a=b", "curl's -F is not known here"),
         (f"curl {URL} --config x -d '{{}}'", "curl's --config is not known"),
-        (f"curl {URL} -d @/etc/passwd", "only a file in"),
-        (f"curl {URL} -d @../b", "only a file in"),
+        (f"curl {URL} -d @/etc/passwd", "only files in"),
+        (f"curl {URL} -d @../b", "only files in"),
         (f"curl {URL} -d @-", "only a here-document"),
         (f"curl {URL} -d @none", "cannot be read: No such file"),
         (f'curl {URL} -d "{{\\"a\\": \\"$(id)\\"}}"', "nothing is executed here"),
         (f'curl {URL} -d "`id`"', "nothing is executed here"),
         (f"curl {URL} -d $BODY", "nothing is executed here"),
-        (f"curl {URL} -d 'a=b&c=d'", "is no JSON"),
-        (f"curl {URL} -d '[1]'", "no JSON object"),
-        ("curl http://h/health -d '{}'", "no path of an OpenAI-compatible server"),
-        ("", "it begins with something else"),
+        (f"curl {URL} -d 'a=b&c=d'", "is not JSON"),
+        (f"curl {URL} -d '[1]'", "not a JSON object"),
+        ("curl http://h/health -d '{}'", "not a path of an OpenAI-compatible server"),
+        ("", "no line of it begins with curl"),
         (
             f'curl ^"{URL}^" ^\r\n  -H ^"accept: */*^" ^\r\n  --data-raw ^"^{{^\\^"a^\\^":1^}}^"',
-            "this was copied for cmd.exe: copy as cURL .bash.",
+            "this command was copied for cmd.exe: copy it as cURL .bash.",
         ),
-        (f'curl "{URL}" ^\n  --data-raw "{{\\"a\\": 1}}"', "this was copied for cmd.exe"),
+        (f'curl "{URL}" ^\n  --data-raw "{{\\"a\\": 1}}"', "this command was copied for cmd.exe"),
     ],
 )
 def test_unreadable_command_is_refused(tmp_path: Path, command: str, message: str) -> None:
@@ -128,7 +128,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "secret").write_text("{}")
     (tmp_path / "in" / "link").symlink_to(tmp_path / "secret")
-    with pytest.raises(UserError, match="only a file in"):
+    with pytest.raises(UserError, match="only files in"):
         curl.requests(f"curl {URL} -d @link", tmp_path / "in")
 
 
@@ -157,7 +157,7 @@ def test_openai_log_has_its_requests(tmp_path: Path) -> None:
     [
         ("DEBUG Building HTTP request: method=POST retries_taken=0", "openai 3 and later"),
         (options_line(json_data=BODY)[:150], "cut off"),
-        ("Request options: {'json_data': __import__('os').system('id')}", "no Python literal"),
+        ("Request options: {'json_data': __import__('os').system('id')}", "not a Python literal"),
         ("Request options: {'json_data': " + "[" * 5000 + "}", "too deep"),
     ],
 )
@@ -200,17 +200,17 @@ def test_a_har_file_has_requests_and_responses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "no HAR file, or it is cut off"),
-        ('{"log": {}}', "no whole HAR file"),
-        ('{"log": {"entries": [{}]}}', "no whole HAR file"),
+        ("{", "not a HAR file, or it is cut off"),
+        ('{"log": {}}', "this HAR file is not complete"),
+        ('{"log": {"entries": [{}]}}', "this HAR file is not complete"),
         (
             json.dumps(
                 archive(response={"status": 9, "content": {"text": "%", "encoding": "base64"}})
             ),
-            "no base64",
+            "not base64",
         ),
-        (json.dumps(archive(request={"method": "POST", "url": URL})), "is no JSON"),
-        ("[" * 100_000, "no HAR file"),
+        (json.dumps(archive(request={"method": "POST", "url": URL})), "is not JSON"),
+        ("[" * 100_000, "not a HAR file"),
     ],
 )  # fmt: skip
 def test_damaged_har_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -276,7 +276,7 @@ def test_new_vllm_log_has_the_body(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        (NEW.format("chatcmpl-1", PARAMS), "log level DEBUG only"),
+        (NEW.format("chatcmpl-1", PARAMS), "only at log level DEBUG"),
         (JSON_BODY.format("1", json.dumps(BODY)[:40]), "cut off"),
         (old(None)[:90], "cannot be read"),
         (old(None).split("top_p")[0], "parameters in this log cannot be read"),

@@ -23,7 +23,7 @@ WHOLE = json.dumps(
     {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}, indent=1
 )
 TAKEN = (
-    "the text below the command was taken as the answer that was seen "
+    "the text below the command was recorded as the answer "
     "(status {}; when it arrived is not known)"
 )
 
@@ -31,7 +31,7 @@ TAKEN = (
 @pytest.mark.parametrize(
     "below",
     [
-        STREAM, f"\n  {STREAM}", f"It said:\n{STREAM}and stopped.", f"```\n{STREAM}```",
+        STREAM, f"\n  {STREAM}", f"It answered:\n{STREAM}and stopped.", f"```\n{STREAM}```",
         f"event: x\n{STREAM}", STREAM.replace("\n", "\r\n"), WHOLE, f"and got\n\n{WHOLE}\nThanks",
     ],
 )  # fmt: skip
@@ -68,7 +68,7 @@ def test_status_of_a_pasted_answer_is_the_one_it_names(
         ("[" * 9000 + "\n" + '{"a":' * 9000, "it is not a whole JSON object; was it cut off?"),
     ],
 )
-def test_text_that_is_no_answer_is_ignored(tmp_path: Path, below: str, why: str) -> None:
+def test_text_that_is_not_an_answer_is_ignored(tmp_path: Path, below: str, why: str) -> None:
     (sent,), notes = curl.read(f"{COMMAND}\n{below}", tmp_path)
     assert (sent.status, sent.pieces) == (None, ())
     assert notes == [f"the text below the command was ignored: {why}"]
@@ -77,7 +77,7 @@ def test_text_that_is_no_answer_is_ignored(tmp_path: Path, below: str, why: str)
 def test_error_without_a_status_is_ignored(tmp_path: Path) -> None:
     (sent,), notes = curl.read(COMMAND + '\n{"error": "busy"}', tmp_path)
     assert sent.status is None
-    assert notes == ["the error below the command was ignored: it names no status"]
+    assert notes == ["the error below the command was ignored: it has no status"]
 
 
 @pytest.mark.parametrize(
