@@ -1,4 +1,4 @@
-"""The cases of `docs/field-cases.md` are answered as the page says."""
+"""The cases of `docs/field-cases.md` are answered as on the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_vllm_gates.cli.main import main
 PAGE = Path(__file__).parents[2] / "docs" / "field-cases.md"
 ROW = re.compile(
     r"^\| (?P<case>[^|]+) \| `vllm-gates (?P<command>(?:explain|preflight) [^`]+)` "
-    r"\| (?P<answer>[^|]+) \|$"
+    r"\| `(?P<answer>[^|`]+)` \|$"
 )
 CASES = [
     match for line in PAGE.read_text(encoding="utf-8").splitlines() if (match := ROW.match(line))
@@ -25,7 +25,7 @@ DOCUMENTS = ("Field manual", "Failures and fixes", "Qwen3-VL on RTX PRO 6000", "
 
 
 @pytest.mark.parametrize("case", LOGS, ids=lambda case: case["case"])
-def test_case_is_answered_as_the_page_says(
+def test_case_is_answered_as_on_the_page(
     case: re.Match[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -39,7 +39,7 @@ def test_case_is_answered_as_the_page_says(
 
 
 @pytest.mark.parametrize("case", MACHINES, ids=lambda case: case["case"])
-def test_machine_is_judged_as_the_page_says(
+def test_machine_is_judged_as_on_the_page(
     case: re.Match[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
