@@ -1,4 +1,4 @@
-"""Tries an all-reduce between the ranks of a lane before a server that has several boots."""
+"""Tries an all-reduce between the ranks of a lane before the boot of a server with several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = "all_reduce"
 def before(
     run: Run, plan: LaunchPlan, situation: Situation, progress: Callable[[str], None]
 ) -> AllReduceResult | None:
-    """Return what the all-reduce came to that a boot needs, tried once a run; None for one rank."""
+    """Return the result of the all-reduce before a boot, tried once a run; None for one rank."""
     world = rank_count(situation.serve)
     if world == 1:
         return None

@@ -1,4 +1,4 @@
-"""Boots a family's server for a run, or attaches to one that runs."""
+"""Boots a family's server for a run, or attaches to a running one."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def boot(
     progress: Callable[[str], None],
     on_log: Callable[[str], None] | None = None,
 ) -> tuple[Boot, launch.Server | None]:
-    """Boot a family, or attach to what runs; a failure is returned, not raised.
+    """Boot a family, or attach to a running server; a failure is returned, not raised.
 
-    Raises `Infrastructure` where this machine keeps a server from being started: a full disk, say.
+    Raises `Infrastructure` if this machine prevents a server's start: for example, a full disk.
     """
     options, name = run.options, subject.family.name
     tape = run.tapes.get(name)
@@ -72,7 +72,7 @@ def boot(
                     run, subject, planned, environment, progress=progress, on_log=on_log
                 )
             except OSError as error:
-                # Of this machine, its disk or its processes: no fault of what is served.
+                # A fault of this machine, its disk or its processes, not of what is served.
                 reason = f"{error.strerror or error}: {error.filename}"
                 raise Infrastructure(f"{name} could not be started: {reason}") from error
             except UserError as error:
@@ -87,9 +87,9 @@ def boot(
 def plan(
     run: Run, subject: Subject, folder: Path, progress: Callable[[str], None]
 ) -> launch.LaunchPlan:
-    """Return what `boot` would start, for a caller that starts it in another way.
+    """Return the plan of `boot`, for a caller that starts it in another way.
 
-    Raises `UserError` where the lane's environment cannot be made.
+    Raises `UserError` if the lane's environment cannot be made.
     """
     environment = _environment(run, progress)
     return _plan(run, subject, environment, folder / subject.family.name)
@@ -98,7 +98,7 @@ def plan(
 def _environment(run: Run, progress: Callable[[str], None]) -> Environment:
     """Return the lane's environment, made first if it is missing.
 
-    Raises `UserError` when it cannot be made.
+    Raises `UserError` if it cannot be made.
     """
     if run.environment is None:
         run.environment = environments.prepare(
@@ -109,7 +109,7 @@ def _environment(run: Run, progress: Callable[[str], None]) -> Environment:
 
 
 def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) -> launch.LaunchPlan:
-    """Return what is to be started for a family."""
+    """Return the plan of a family's server."""
     options = run.options
     renderer = run.renderer_is_enough(subject)
     return launch.LaunchPlan(
@@ -142,9 +142,9 @@ def _served(
     progress: Callable[[str], None],
     on_log: Callable[[str], None] | None,
 ) -> tuple[Boot, launch.Server | None]:
-    """Boot a plan, or take a kept server of it; raises `UserError` where nothing can be tried.
+    """Boot a plan, or take a kept server of it; raises `UserError` if nothing can be tried.
 
-    What is known beforehand to fail is not tried.
+    A boot that is known to fail is not tried.
     """
     options = run.options
     keeping = None
@@ -193,7 +193,7 @@ def _preflight(
     *,
     renderer: bool,
 ) -> tuple[Situation, tuple[Check, ...]]:
-    """Return what is known of a boot before it, and what that comes to."""
+    """Return the facts known before a boot, and the result of their checks."""
     situation = gather.gather(
         subject.family,
         subject.checkpoint,
@@ -209,7 +209,7 @@ def _preflight(
         for ended in kept_registry.give_way():
             progress(f"{subject.family.name}: an idle kept server gave way: {ended}")
     started = time.monotonic()
-    # The memory of the server before this one may be on its way back.
+    # The memory of the previous server may be about to be freed.
     while preflight_checks.only_memory_fails(checks) and time.monotonic() - started < MEMORY_BACK_S:
         time.sleep(MEMORY_POLL_S)
         situation = replace(situation, machine=machine_inspect.inspect())
@@ -218,7 +218,7 @@ def _preflight(
 
 
 def _cannot_boot(run: Run, subject: Subject, checks: Sequence[Check]) -> Failure | None:
-    """Return the failure of a boot that need not be tried; None where it may be."""
+    """Return the failure of a boot that need not be tried; None if it may be tried."""
     failed = preflight_checks.failed(checks)
     if not failed:
         return None

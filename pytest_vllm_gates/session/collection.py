@@ -1,4 +1,4 @@
-"""A shipped gate is found and judges as written, whatever the project around it calls its own."""
+"""A shipped gate is found and judges as written, whatever the project's settings are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class GateModule(pytest.Module):
-    """A shipped gate's file: its tests are found whatever a project calls its own."""
+    """A shipped gate's file: its tests are found whatever the project's naming rules are."""
 
     def funcnamefilter(self, name: str) -> bool:
         """Return whether a function of that name is a test."""
@@ -23,19 +23,19 @@ class GateModule(pytest.Module):
 
 
 def refuse(items: Iterable[pytest.Item], gates: Container[Path]) -> None:
-    """Raise `pytest.UsageError` where a conftest.py puts another fixture in the place of a gate's.
+    """Raise `pytest.UsageError` if a conftest.py replaces a fixture of the gates.
 
-    What such a fixture returns is no server, and its failures would be blamed on one.
+    Such a fixture does not return a server, and its failures would be blamed on one.
     """
     for item in items:
         if item.path not in gates:
             continue
-        # Of all fixtures of one name, the last is the one that a test gets.
+        # A test gets the last of several fixtures with one name.
         for name, (*others, taken) in item._fixtureinfo.name2fixturedefs.items():  # type: ignore[attr-defined]  # noqa: SLF001
             file = _file(taken)
             if others and _is_ours(others[0]) and not _is_ours(taken) and file != str(item.path):
                 raise pytest.UsageError(
-                    f"{file}: its fixture {name!r} takes the place of the gates' own, and they "
+                    f"{file}: its fixture {name!r} replaces the gates' own, and they "
                     "would judge with it\n"
                     "rename it, or leave it out: pytest --noconftest --model ..."
                 )

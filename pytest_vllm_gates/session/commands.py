@@ -1,6 +1,6 @@
 """The command that runs one check of a run again, and nothing else.
 
-What of a run the commands are made of that come after it.
+Also the parts of a run from which the commands after it are made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Run, Subject
     from pytest_vllm_gates.verdict.verdict import Verdict
 
-# What pytest's -k takes as one name; a test is taken whose own name holds it.
+# One name of pytest's -k; it selects each test whose own name contains it.
 NAME = re.compile(r"(?:\w|[:+.\[\]\\/-])+")
 OPERATORS = ("and", "or", "not")
 WELL = (Outcome.PASS, Outcome.NOT_APPLICABLE)
@@ -40,7 +40,7 @@ WELL = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 def commands(run: Run, shipped: Collection[str]) -> dict[tuple[str, str, str], str]:
     """Return the command by (family, gate, test) for each test that did not pass.
 
-    They are for the project's root. `shipped` are the names of the gates that ship.
+    They are for the project's root. `shipped` contains the names of the gates that ship.
     """
     subjects = {subject.family.name: subject for subject in run.subjects}
     root = run.options.test_root or run.options.rootdir
@@ -59,9 +59,9 @@ def commands(run: Run, shipped: Collection[str]) -> dict[tuple[str, str, str], s
 
 
 def command(run: Run, subject: Subject, gate: str, test: str, files: Mapping[str, Path]) -> str:
-    """Return what a person types in the project's root to run this test of this gate again.
+    """Return the command that runs this test of this gate again from the project's root.
 
-    `files` are those of gates that do not ship: the file is named, for no marker selects them.
+    `files` are those of gates that do not ship: the file is named, because no marker selects them.
     """
     words = _words(run, subject, gate, run.options.rootdir, files.get(gate))
     if names := [entry for entry in NAME.findall(test) if entry.lower() not in OPERATORS]:
@@ -70,7 +70,7 @@ def command(run: Run, subject: Subject, gate: str, test: str, files: Mapping[str
 
 
 def recording(run: Run, subject: Subject, gate: str, update: str, file: Path | None = None) -> str:
-    """Return what a person types to record what a gate compares with.
+    """Return the command that records the golden of a gate.
 
     It works where pytest was called and in the project's root. `update` is the field of the option
     that records, `file` that of a gate that does not ship.
@@ -92,7 +92,7 @@ def base(run: Run) -> Path | None:
 def _words(
     run: Run, subject: Subject, gate: str, base: Path | None, file: Path | None
 ) -> list[str]:
-    """Return the words that run a gate again, with paths as they are seen from `base`."""
+    """Return the words that run a gate again, with paths relative to `base`."""
     options = _options_for(run, subject, base)
     words = ["pytest", *spelling.repeated(options, gate)]
     if projects.find(options.rootdir) != options.rootdir:
@@ -101,12 +101,12 @@ def _words(
 
 
 def seen_from(base: Path | None, path: Path) -> Path:
-    """Return a path as it is written from a folder: absolute where it does not lie in there."""
+    """Return a path as written in a folder: absolute if it is not below that folder."""
     return path.relative_to(base) if base and path.is_relative_to(base) else path
 
 
 def _options_for(run: Run, subject: Subject, base: Path | None) -> Options:
-    """Return the options of a run that judges one family alone, where this run judged it."""
+    """Return the options of a run that judges one family alone, as this run judged it."""
     url, trace = run.lane.base_url if run.options.base_url else None, run.options.trace
     return dataclasses.replace(
         run.options,
@@ -119,7 +119,7 @@ def _options_for(run: Run, subject: Subject, base: Path | None) -> Options:
 
 
 def _lane(run: Run, base: Path | None) -> str | None:
-    """Return how the lane is named: by its file where it was; None where an incident brought it."""
+    """Return the name of the lane: its file if it had one; None if an incident brought it."""
     file = run.lane.file
     if file.name == LANE:
         return None
@@ -128,7 +128,7 @@ def _lane(run: Run, base: Path | None) -> str | None:
 
 
 def _checkpoint(run: Run, subject: Subject, base: Path | None) -> str | None:
-    """Return how the weights are named; None where the lane or the server says which."""
+    """Return the name of the weights; None if the lane or the server names them."""
     name, listed = run.options.checkpoint, subject.family.checkpoints
     if not name and not subject.why:
         return None
@@ -146,10 +146,10 @@ def _checkpoint(run: Run, subject: Subject, base: Path | None) -> str | None:
 
 
 def replaying(run: Run, place: str, file: Path | None = None, base: Path | None = None) -> str:
-    """Return what a person types to send the incident at `place` again, to the server it was of.
+    """Return the command that sends the incident at `place` again, to the server it came from.
 
-    `place` is quoted for a shell, `file` that of a gate that does not ship, and `base` the folder
-    in which it is typed.
+    `place` is quoted for a shell, `file` is that of a gate that does not ship, and `base` the
+    folder in which the command is typed.
     """
     options = run.options
     words = ["pytest", spelling.name(options, "repro")]
@@ -180,7 +180,7 @@ def own_file(item: pytest.Item) -> Path | None:
 
 
 def from_root(run: Run, typed: Iterable[str]) -> list[str]:
-    """Return commands, as they are typed where pytest was called, for the project's root."""
+    """Return commands for the project's root, from those for the folder where pytest was called."""
     options = run.options
     if options.invocation_dir == options.rootdir:
         return list(typed)
@@ -191,8 +191,8 @@ def from_root(run: Run, typed: Iterable[str]) -> list[str]:
 def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:
     """Return the commands that would turn HOLD into PROMOTE.
 
-    None for an incident sent again, and none for the other lane of `--against`: nobody typed that
-    run, and it is not to promote.
+    None for an incident that is sent again, and none for the other lane of `--against`: the user
+    did not start that run, and it is not to promote.
     """
     if run.options.repro or goldens.of_the_other_lane():
         return ()
@@ -223,7 +223,7 @@ def _judged(subject: Subject, run: Run) -> JudgedFamily:
     log = boot.evidence.get("log") if boot else None
     family, checkpoint, lane = subject.family, subject.checkpoint, run.lane
     return JudgedFamily(
-        # Where the family was found from its weights, they are what was named.
+        # If the family was found from its weights, they are what the user named.
         model=checkpoint.source if subject.why else family.name,
         log=str(log) if log else None,
         preflight=None

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def explainer(project: Path, situation: Situation | None) -> Explain:
-    """Return what explains a log of a server that was booted in this situation.
+    """Return a function that explains a log of a server that was booted in this situation.
 
-    A log over which a project's pattern takes too long is explained by the shipped ones.
+    If a project's pattern takes too long, the log is explained by the shipped ones.
     """
 
     def explain(path: Path, status: int | None) -> Explanation | None:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def description(run: Run) -> BundleDescription:
-    """Return what a run's lane serves its families with; nothing is made, booted or fetched."""
+    """Return the bundle with which a run's lane serves; nothing is made, booted or fetched."""
     return descriptions.of(
         run.lane,
         _environment(run),
@@ -66,7 +66,7 @@ def description(run: Run) -> BundleDescription:
 
 
 def _environment(run: Run) -> Environment:
-    """Return the run's environment, or what is known of it; a broken one tells nothing."""
+    """Return the run's environment, as far as it is known; for a broken one nothing is."""
     if run.environment is not None:
         return run.environment
     try:
@@ -76,7 +76,7 @@ def _environment(run: Run) -> Environment:
 
 
 def report_facts(run: Run, arguments: Sequence[object]) -> ReportFacts:
-    """Return what the report says of this run besides its verdict."""
+    """Return the facts of this run for the report, besides its verdict."""
     return ReportFacts(
         command=["pytest", *map(str, arguments)],
         lane=run.lane,
@@ -94,14 +94,14 @@ def report_facts(run: Run, arguments: Sequence[object]) -> ReportFacts:
 
 
 def bundle(run: Run) -> BundleDiff | None:
-    """Return what the lanes differ in; None where there is only one."""
+    """Return how the lanes differ; None if there is only one."""
     if run.against is None or run.against.name == run.lane.name:
         return None
     return differences(description(run), description(run.of(run.against)))
 
 
 def against(run: Run) -> dict[str, Any] | None:
-    """Return how this lane's results lie beside the other's, as the report has it."""
+    """Return the comparison of this lane's results with the other's, as in the report."""
     document = run.other.document if run.other else None
     if document is None:
         return None
@@ -118,7 +118,7 @@ def against(run: Run) -> dict[str, Any] | None:
 
 
 def incidents(run: Run, folder: Path, typed_in: Path) -> list[dict[str, str]]:
-    """Return the incidents a run left behind, their paths as they are written from a folder.
+    """Return the incidents that a run left, with their paths relative to a folder.
 
     Each has the command that sends it again, for the folder `typed_in`.
     """
@@ -146,7 +146,7 @@ def remember(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
     An error of the history becomes a note at the end of the run, and fails nothing.
     """
     path = run.options.history
-    if path is None or run.options.repro:  # an incident sent again judges no bundle
+    if path is None or run.options.repro:  # a replay does not judge a bundle
         return []
     this_run = entry(document)
     try:
@@ -166,19 +166,19 @@ class End:
     verdict: Verdict
     status: int
     bundle: BundleDiff | None = None
-    """What the lanes differ in, where there are two."""
+    """How the lanes differ, if there are two."""
     rollback: Mapping[str, Any] | None = None
     against: Mapping[str, Any] | None = None
-    """How the lanes lie side by side, where there are two."""
+    """The comparison of the lanes, if there are two."""
     published: tuple[str, ...] = ()
-    """What was written where."""
+    """The kind and the path of each written file."""
 
 
 def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
-    """Decide, and write the report; `failed` are the ids of every test that failed.
+    """Decide, and write the report; `failed` contains the ids of every test that failed.
 
-    The verdict comes back whatever becomes of the report: what could not be written is among what
-    is `published`, or in the run's notes.
+    The verdict is returned whatever happens to the report: a file that could not be written is
+    listed in `published`, or in the run's notes.
     """
     others_failed = bool(set(failed) - run.finished)
     other_run = run.other
@@ -199,7 +199,7 @@ def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
     verdict = replace(verdict, next=session_commands.following(verdict, session.config, run))
     required = run.options.require_promotion
     status = int(session.exitstatus)
-    # A gate's failure that holds and does not reject is for the verdict to weigh.
+    # The verdict weighs a gate's failure that leads to HOLD and not to REJECT.
     weighed = status == pytest.ExitCode.TESTS_FAILED and required and not others_failed
     if status == pytest.ExitCode.OK or weighed:
         status = verdict.exit_status(require_promotion=required)
@@ -209,7 +209,7 @@ def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
     ending = End(verdict, status)
     try:
         return _published(session, run, ending)
-    except Exception as error:  # noqa: BLE001 - the verdict is to be printed all the same
+    except Exception as error:  # noqa: BLE001 - the verdict must be printed anyway
         problem = f"{type(error).__name__}: {error}"
         return replace(
             ending, published=(f"report: it could not be made: {problem}; please report this",)
@@ -217,7 +217,7 @@ def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
 
 
 def _published(session: pytest.Session, run: Run, ending: End) -> End:
-    """Write the report, remember the run, and return its end with what belongs to it."""
+    """Write the report, remember the run, and return its end with the files."""
     other_run = run.other
     diff = bundle(run)
     facts = report_facts(run, session.config.invocation_params.args)
@@ -249,7 +249,7 @@ def _context(run: Run, diff: BundleDiff | None) -> report_document.RunContext:
 
 
 def _expected(run: Run, family: Family) -> list[str]:
-    """Return the gates that must have spoken: all but those with nothing to judge in this run."""
+    """Return the gates that must have a result: all but those with nothing to judge in this run."""
     if run.replays.repro:
         return [items.INCIDENTS]
     idle = {CAPTURED, *verdict_gates.unasked(family)}
@@ -258,7 +258,7 @@ def _expected(run: Run, family: Family) -> list[str]:
 
 
 def _holds(session: pytest.Session, run: Run, *, others_failed: bool) -> list[str]:
-    """Return what keeps this run as a whole from promoting."""
+    """Return the reasons that keep this run as a whole from promoting."""
     names = spelling.by_field(run.options)
     holds = []
     if run.other and run.other.problem:

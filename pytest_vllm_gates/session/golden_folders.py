@@ -1,7 +1,7 @@
-"""The folders of goldens: the one of today, the earlier one, and the command that moves them.
+"""The folders of goldens: the current one, the old one, and the command that moves them.
 
-Earlier a main line's goldens lay in `golden/<family>/<checkpoint>/`, beside its members' folders.
-They are still read there; new ones are written to today's folder only.
+Earlier versions kept a main line's goldens in `golden/<family>/<checkpoint>/`, beside its members'
+folders. They are still read there; new ones are written to the current folder only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def folder(root: Path, subject: Subject) -> Path:
 
 
 def old_folder(root: Path, subject: Subject) -> Path | None:
-    """Return the folder in which earlier versions kept them; None where that is the same.
+    """Return the folder in which earlier versions kept them; None if it is the same.
 
     A member or `main` may have the name of the checkpoint: only files directly in the folder count.
     """
@@ -39,9 +39,9 @@ def old_folder(root: Path, subject: Subject) -> Path | None:
 
 
 def notes(project: Path, here: Path, subject: Subject) -> Iterator[str]:
-    """Yield what to do about a project's goldens in the old folder; nothing where there are none.
+    """Yield the next step for a project's goldens in the old folder; nothing if there are none.
 
-    `here` is the folder in which a person types the command.
+    `here` is the folder in which the user types the command.
     """
     new, old = folder(project / FOLDER, subject), old_folder(project / FOLDER, subject)
     if old is None:
@@ -58,7 +58,7 @@ def notes(project: Path, here: Path, subject: Subject) -> Iterator[str]:
         yield f"  {enter}{_move(project, old, new, read)}"
     if unread:
         yield (
-            f"old goldens are not read, because {new_name} holds their successors (delete them?): "
+            f"old goldens are not read, because {new_name} contains newer ones (delete them?): "
             + ", ".join(str(path.relative_to(project)) for path in unread)
         )
 
@@ -69,7 +69,7 @@ def _move(project: Path, old: Path, new: Path, files: Sequence[Path]) -> str:
     source, target = (shlex.quote(str(path.relative_to(project))) for path in (old, new))
     others = old in new.parents or any(path.is_dir() for path in old.iterdir())
     if others or new.exists():
-        # Neither command writes over a file of the new folder.
+        # Neither command overwrites a file of the new folder.
         move = "git mv -k" if git else "mv -n"
         return f"mkdir -p {target} && {move} {source}/*{SUFFIX} {target}/"
     above = shlex.quote(str(new.parent.relative_to(project)))
@@ -77,7 +77,7 @@ def _move(project: Path, old: Path, new: Path, files: Sequence[Path]) -> str:
 
 
 def _are_tracked(project: Path, files: Sequence[Path]) -> bool:
-    """Return whether git knows each of these files."""
+    """Return whether git tracks each of these files."""
     command = ["git", "--literal-pathspecs", "ls-files", "--error-unmatch", "--"]
     try:
         done = subprocess.run(

@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 FOLDER = "incidents"
 WRONG_CELLS = 8
-"""Of a walk: as many show a fault, and are sent again within a second."""
+"""Cells of a walk that are kept: enough to show a fault, and replayed within a second."""
 SENDS_BYTES = 40 * 2**20
 VERSION = "/version"
 
 
 def folder(run: Run) -> Path:
-    """Return where the incidents of a run go: with its report, else beside the project's files."""
+    """Return the folder of a run's incidents: with its report, else beside the project's files."""
     return (run.options.report_dir or run.options.rootdir) / FOLDER
 
 
 class IncidentContents:
-    """What an incident is to hold: `incident()` fills `sends` and `files` as well."""
+    """The contents of an incident: `incident()` fills `sends` and `files` as well."""
 
     def __init__(self, item: pytest.Item, run: Run, subject: Subject, says: str) -> None:
         self._item = item
@@ -63,7 +63,7 @@ class IncidentContents:
         self.sends: list[Sent] = []
 
     def incident(self) -> Incident:
-        """Return what incident.json is to say; fills `sends` and `files`."""
+        """Return the contents of incident.json; fills `sends` and `files`."""
         from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
 
         run, subject = self._run, self._subject
@@ -140,11 +140,10 @@ class IncidentContents:
         return RecordedWalk(max_tokens=walked.max_tokens, cells=tuple(self._cells))
 
     def _gather_sends(self) -> None:
-        """Take from the tape what judging needs.
+        """Take the requests that judging needs from the tape.
 
-        The cells of the walk that were wrong, what asked the other cases that were, and what this
-        test has sent itself; where that is nothing, all that its gate
-        has sent, or the boot.
+        The wrong cells of the walk, requests of other wrong cases, and this test's own requests.
+        If there are none, it takes all requests of its gate, or the boot's.
         """
         from dataclasses import replace  # noqa: PLC0415
 
@@ -162,7 +161,7 @@ class IncidentContents:
             requests_sent += [
                 sent for sent in case_sends if not any(sent is each for each in requests_sent)
             ]
-        # Every check asks for the version, to know which defects are known.
+        # Every check requests the version, to find the known defects.
         if all(sent.path == VERSION for sent in requests_sent):
             file = self._item.nodeid.partition("::")[0]
             parts = [part for part in tape.parts() if part.partition("::")[0] == file]
@@ -211,17 +210,15 @@ class IncidentContents:
         return list(sends.values())
 
     def _telling(self, walked: WalkResult) -> list[Exchange]:
-        """Return the first cells that were wrong, and those they are held against.
+        """Return the first cells that were wrong, and those with which they are compared.
 
-        Those without a stop come first, for the others name them. Where no finding names a cell it
-        is all of them.
+        Cells without a stop come first, because the others name them. If no finding names a cell,
+        all cells are returned.
         """
         wrong = {finding.case.name for finding in self._findings}
         judged = [exchange for exchange in walked.answered if exchange.cell.name in wrong]
         if len(judged) > WRONG_CELLS:
-            self._cut.append(
-                f"{len(judged)} cells were wrong, of which the first {WRONG_CELLS} are kept"
-            )
+            self._cut.append(f"{len(judged)} cells were wrong; the first {WRONG_CELLS} are kept")
             judged = judged[:WRONG_CELLS]
             case_names = {exchange.cell.name for exchange in judged}
             self._findings = [
@@ -247,7 +244,7 @@ class IncidentContents:
         return next((cell.whole for cell in self._cells if cell.cell == without), None)
 
     def _gather_files(self) -> None:
-        """Take what is there of logs, metrics, goldens and what this project alone has."""
+        """Take logs, metrics, goldens and files of this project, as far as they exist."""
         from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve  # noqa: PLC0415
         from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
 
@@ -280,7 +277,7 @@ class IncidentContents:
 
 
 def _variants(sends: Sequence[Sent]) -> dict[str, Sent]:
-    """Return the sends of one cell by how they were answered: whole, streamed, in wide deltas."""
+    """Return the sends of one cell by the kind of answer: whole, streamed, in wide deltas."""
     from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
 
     variants: dict[str, Sent] = {}

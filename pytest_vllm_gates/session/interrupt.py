@@ -1,7 +1,7 @@
-"""Ctrl-C or SIGTERM in a run: it ends within seconds, and what was not judged holds the verdict.
+"""Ctrl-C or SIGTERM in a run: it ends within seconds, and tests that were not judged cause HOLD.
 
-CI, Kubernetes and Slurm end a job with SIGTERM. Without a handler Python ends at once, and what was
-judged by then is lost.
+CI, Kubernetes and Slurm end a job with SIGTERM. Without a handler Python ends at once, and the
+results so far are lost.
 
 The server does not get the signal: `process/guard.py` shields it, and the run ends it. A test waits
 in threads for answers that take minutes; the handler gives up all of them before Python raises
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Run
 
 QUIET_S = 10.0
-"""How long after the first Ctrl-C another one changes nothing: the run is ending."""
+"""Seconds after the first Ctrl-C in which another one changes nothing: the run is ending."""
 SOCKETS = "pytest_vllm_gates.client.sockets"
 
 
@@ -31,7 +31,7 @@ PYTHONS_OWN: dict[int, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
-"""What handles each signal where nobody else does."""
+"""The default handler of each signal."""
 
 
 class InterruptHandler:
@@ -43,7 +43,7 @@ class InterruptHandler:
         self.removed = False
 
     def install(self) -> None:
-        """Take Python's own handler's place; another program's handler stays."""
+        """Replace Python's own handler; another program's handler stays."""
         if connections := _connections():
             connections.begin()
         if threading.current_thread() is not threading.main_thread():
@@ -54,9 +54,9 @@ class InterruptHandler:
                 signal.signal(number, self._interrupted)
 
     def remove(self) -> None:
-        """Put Python's own handler back, unless the run was interrupted.
+        """Restore Python's own handler, unless the run was interrupted.
 
-        Then pytest is about to end, and one more Ctrl-C would show where it is.
+        Then pytest is about to end, and one more Ctrl-C would print a traceback.
         """
         self.removed = True
         for number, pythons_own in PYTHONS_OWN.items():
@@ -82,13 +82,13 @@ def _is_of_an_ended_run(handler: object) -> bool:
 
 
 def _connections() -> Connections | None:
-    """Return this process's connections; None where nothing was asked yet."""
+    """Return this process's connections; None if no request was sent yet."""
     sockets = sys.modules.get(SOCKETS)
     return sockets.CONNECTIONS if sockets else None
 
 
 def note(run: Run) -> None:
-    """Remember that the run was cut short."""
+    """Record that the run was interrupted."""
     run.interrupted = True
 
 

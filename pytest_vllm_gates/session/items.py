@@ -1,6 +1,6 @@
-"""What belongs to a pytest item: its gate, its incident, its evidence, its parameters.
+"""The gate, incident, evidence and parameters of a pytest item.
 
-The verdict and JUnit find a test's evidence in the item.
+The verdict and JUnit take a test's evidence from the item.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Evidence(MutableMapping[str, Any]):
-    """What a test saw, written down before it asserts. Values are JSON."""
+    """The observations of a test, recorded before it asserts. Values are JSON."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -47,30 +47,30 @@ class Evidence(MutableMapping[str, Any]):
 
 INCIDENTS = "incidents"
 NO_COMBINATION = "none"
-"""What a test's parameter is called where --features asks for nothing."""
+"""The name of a test's parameter if --features requests nothing."""
 run_key: pytest.StashKey[Run] = pytest.StashKey()
 evidence_key: pytest.StashKey[Evidence] = pytest.StashKey()
 findings_key: pytest.StashKey[SortedFindings] = pytest.StashKey()
 
 
 def gate_of(item: pytest.Item) -> str:
-    """Return the gate a test belongs to: its file's name, but for an incident that is replayed."""
+    """Return the gate of a test: its file's name, except for an incident that is replayed."""
     return INCIDENTS if incident_of(item) else own_gate_of(item)
 
 
 def own_gate_of(item: pytest.Item) -> str:
-    """Return the gate whose file a test stands in."""
+    """Return the gate whose file contains a test."""
     return item.path.stem.removeprefix("test_")
 
 
 def incident_of(item: pytest.Item) -> Attempt | None:
-    """Return the incident that a test is run for, None for an ordinary test."""
+    """Return the incident for which a test is run, None for an ordinary test."""
     callspec = getattr(item, "callspec", None)
     return callspec.params.get("_incident") if callspec else None
 
 
 def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
-    """Spread a gate's tests over the run's families and the conversations there are."""
+    """Spread a gate's tests over the run's families and its conversations."""
     if "subject" in metafunc.fixturenames:
         metafunc.parametrize(
             "subject",

@@ -38,13 +38,13 @@ class ServerKeeping:
     passed_over: list[str] = field(default_factory=list)
     """Kept servers of this family and lane that are not used, each with the reason."""
     problem: str = ""
-    """What could not be written of the server that is kept or was to be, where that is so."""
+    """A file of the kept server that could not be written; empty if all were."""
 
     @classmethod
     def of(
         cls, plan: LaunchPlan, environment: Environment, idle_s: float, explain: Explain
     ) -> ServerKeeping:
-        """Return it; raises `UserError` where keys would not be safe."""
+        """Return it; raises `UserError` if keys would not be safe."""
         from pytest_vllm_gates.server import key_demand, launch  # noqa: PLC0415
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
         from pytest_vllm_gates.server.kept.fingerprint import fingerprint  # noqa: PLC0415
@@ -54,7 +54,7 @@ class ServerKeeping:
         return cls(plan, idle_s, kept_registry.open_root(), fingerprint(plan, environment), explain)
 
     def find(self) -> tuple[Server, KeptRecord] | None:
-        """Return the kept server that serves just this, attached; None where there is none."""
+        """Return the kept server with this fingerprint, attached; None if there is none."""
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.record import differences, shortened  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.registry import KeptState  # noqa: PLC0415
@@ -103,16 +103,14 @@ class ServerKeeping:
             process = KeptProcess.of(entry.folder, hold, record, self.plan.folder / "server.log")
         except OSError as error:
             hold.release()
-            self.passed_over.append(
-                f"{entry.name} is not used: there is no link to its log: {error}"
-            )
+            self.passed_over.append(f"{entry.name} is not used: its log cannot be linked: {error}")
             return None
         try:
-            # First, before the key and prompts go there: the port may be another program's now.
+            # First, before the key and prompts are sent: another program may have the port now.
             if process.poll() is None and record.listens and not process.listens(record.port):
-                raise client_ready.NotServing(f"port {record.port} is not its own any more")  # noqa: TRY301
+                raise client_ready.NotServing(f"it no longer has port {record.port}")  # noqa: TRY301
             if process.poll() is not None or not ready.healthy(endpoint):
-                raise client_ready.NotServing("it is not healthy any more")  # noqa: TRY301
+                raise client_ready.NotServing("it is no longer healthy")  # noqa: TRY301
             if record.renderer:
                 ready.first_rendering(endpoint, self.plan.limits.stall_s)
             else:
@@ -147,7 +145,7 @@ class ServerKeeping:
         more: dict[str, Any],
         inventory: dict[str, Any],
     ) -> Server:
-        """Boot a server and keep it, if it comes to serve; `more` is evidence of its boot."""
+        """Boot a server and keep it, if it serves; `more` is evidence of its boot."""
         from pytest_vllm_gates.server import key_demand, launch  # noqa: PLC0415
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.hold import Hold  # noqa: PLC0415

@@ -27,7 +27,7 @@ GUARDS = 2
 
 
 class Launch:
-    """One boot as gates see it. It never raises: the boot gate judges what it came to."""
+    """One boot as gates see it. It never raises: the boot gate judges its result."""
 
     def __init__(self, boot: Boot, server: Server | None) -> None:
         self.boot = boot
@@ -46,24 +46,24 @@ class Launch:
 
     @property
     def owned(self) -> bool:
-        """Whether this run has the server to itself and may end it: it booted or was kept."""
+        """Whether this run alone uses the server and may end it: it booted or was kept."""
         return self._server is not None
 
     def explain(self) -> str:
-        """Return why there is no server, as a person reads it."""
+        """Return why no server booted, for a person."""
         return self.boot.failure.explain() if self.boot.failure else "the server is up"
 
     def check_surroundings(self) -> None:
-        """Raise `Infrastructure` where what surrounds the server failed, and not the server."""
+        """Raise `Infrastructure` if the failure was outside the server."""
         failure = self.boot.failure
         if failure and failure.of_infrastructure:
             raise Infrastructure(failure.with_next_step)
 
     def endpoint(self) -> Endpoint:
-        """Return where the server answers.
+        """Return the server's endpoint.
 
-        Raises `Blocked` when it did not boot or has died, `Infrastructure` when it was no fault of
-        what is served.
+        Raises `Blocked` if it did not boot or has died, `Infrastructure` if the cause is not what
+        is served.
         """
         if self.boot.endpoint is None:
             self.check_surroundings()
@@ -77,13 +77,13 @@ class Launch:
 
     @property
     def gone(self) -> Failure | None:
-        """How a server that served has ended, as far as it was noticed."""
+        """How a server that served has ended, if that was noticed."""
         return self._death
 
     def death(self, wait_s: float = 0.0) -> Failure | None:
         """Return how a server that served has died, once: later calls return None.
 
-        `wait_s` is what a server gets that may be about to end.
+        `wait_s` is the time for a server that may be about to end.
         """
         if self._death or not self.ok or self._server is None or self._server.alive(wait_s):
             return None
@@ -92,7 +92,7 @@ class Launch:
 
     @property
     def folder(self) -> Path | None:
-        """Where this run keeps what the server leaves: its log, its stacks."""
+        """The folder of this run for the server's files: its log, its stacks."""
         return self.log.parent if self.log else None
 
     @property
@@ -103,7 +103,7 @@ class Launch:
 
     @cached_property
     def startup(self) -> Startup:
-        """What the server tells of its start; raises `Blocked` as `endpoint` does."""
+        """The facts that the server reports of its start; raises `Blocked` as `endpoint` does."""
         from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
 
         return server_startup.observe(self.endpoint(), self.log)
@@ -115,14 +115,14 @@ class Launch:
         return dict(server_startup.read_log(self.log).phases_s)
 
     def processes(self) -> list[int]:
-        """Return the ids of every process the server consists of."""
+        """Return the ids of all processes of the server."""
         from pytest_vllm_gates.process.guard import descendants  # noqa: PLC0415
 
         process = self._server.process if self._server else None
         return [process.pid, *descendants(process.pid)] if process else []
 
     def stoppable(self) -> list[int]:
-        """Return the ids of those that may be paused: all but the two guards, which end them."""
+        """Return the ids of processes that may be paused: all but the guards, which end them."""
         return self.processes()[GUARDS:]
 
     def stop(self) -> int | None:
@@ -133,7 +133,7 @@ class Launch:
         return self._server.stop()
 
     def release(self) -> None:
-        """End the server at the end of a run, but leave one that is kept to the next."""
+        """End the server at the end of a run, but leave a kept one to the next."""
         from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
 
         process = self._server.process if self._server else None
@@ -144,5 +144,5 @@ class Launch:
 
     @property
     def problem(self) -> str:
-        """What could not be written when the server was ended or left, where that is so."""
+        """A file that could not be written at the server's end; empty if all were."""
         return getattr(self._server.process, "problem", "") if self._server else ""

@@ -1,4 +1,4 @@
-"""Marks that `-m` names and nobody declares: mostly a gate's name, mistyped."""
+"""Marks of `-m` that are not declared: mostly a gate's name, mistyped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPERATORS = {"and", "or", "not", "True", "False", "None"}
 
 
 def check(expression: str, declared: Iterable[str], gates: Iterable[str]) -> None:
-    """Raise `UserError` for a mark that nobody declares and that is like a gate's name.
+    """Raise `UserError` for an undeclared mark that is similar to a gate's name.
 
     `declared` are lines of pytest's `markers`. Any other mark may be a project's own.
     """

@@ -1,4 +1,4 @@
-"""Keeps the verdict apart from what other plugins do and say at the end of a run.
+"""Keeps the verdict independent of other plugins' actions and output at the end of a run.
 
 pytest prints no summary when a plugin raises in `pytest_sessionfinish`, as its JUnit reporter does
 on a full disk.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 CALLER = "pluggy."
 SYRUPY, SNAPSHOT = "syrupy", "snapshot"
 BENCHMARKS = ".benchmarks"
-"""Where pytest-benchmark saves unless `--benchmark-storage` names another place."""
+"""The default folder of pytest-benchmark, without `--benchmark-storage`."""
 
 
 class OtherPlugins:
-    """The innermost hook around what other plugins do at the end."""
+    """The innermost hook around other plugins' hooks at the end."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -45,7 +45,7 @@ class OtherPlugins:
             problem = WriteError.of(Path(target), error)
             unwritten.note(self._run, f"{module}: {problem}")
             _withdraw(session.config, plugin)
-            # What pytest itself does in this hook, after the plugin that failed.
+            # The rest of pytest's own hook, which was skipped after the plugin that failed.
             session._setupstate.teardown_exact(None)  # noqa: SLF001 - no other way
             return None
         else:
@@ -54,7 +54,7 @@ class OtherPlugins:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """Remove the folder that pytest-benchmark makes at its start, where it saved nothing."""
+        """Remove the folder that pytest-benchmark makes at its start, if it saved nothing."""
         session = getattr(config, "_benchmarksession", None)
         path = getattr(getattr(session, "storage", None), "path", None)
         if isinstance(path, Path) and path.name == BENCHMARKS:
@@ -63,7 +63,7 @@ class OtherPlugins:
 
 
 def _hush_syrupy(session: pytest.Session) -> None:
-    """Leave syrupy's summary out where only gates used it.
+    """Leave out syrupy's summary if only gates used it.
 
     Its hint, `--snapshot-update`, does nothing for goldens.
     """
@@ -85,7 +85,7 @@ def _raiser(trace: TracebackType | None) -> tuple[Any, str]:
 
 
 def _withdraw(config: pytest.Config, plugin: Any) -> None:
-    """Take back what pytest's JUnit reporter has written of its file, and would say of it."""
+    """Undo the part of its file that pytest's JUnit reporter has written, and its summary line."""
     reporter = config.stash.get(xml_key, None)
     if reporter is None or plugin is not reporter:
         return

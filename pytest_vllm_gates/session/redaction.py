@@ -1,7 +1,7 @@
-"""Keeps secrets, and prompts where they are not to be kept, out of pytest's output.
+"""Keeps secrets, and prompts that must not be kept, out of pytest's output.
 
 A test's output goes through its report: to the terminal, to JUnit's file, to an xdist controller
-and to the verdict. The reports are cleaned where they are made. All other output of pytest goes
+and to the verdict. The reports are cleaned where they are created. All other output of pytest goes
 through its terminal and its log file.
 """
 
@@ -43,7 +43,7 @@ class Redacting:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Stand between pytest and its terminal, and its log file, before the first word."""
+        """Wrap pytest's terminal and its log file, before the first output."""
         plugins = self._config.pluginmanager
         if reporter := plugins.get_plugin("terminalreporter"):
             reporter._tw._file = _Clean(reporter._tw._file, self._redactor)  # noqa: SLF001 - no other way in
@@ -54,7 +54,7 @@ class Redacting:
     def pytest_runtest_makereport(
         self,
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Clean a test's report, after everybody who adds to it."""
+        """Clean a test's report, after all other hooks that add to it."""
         report = yield
         self._clean(report)
         return report
@@ -63,14 +63,14 @@ class Redacting:
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Clean what is told of a file that cannot be collected."""
+        """Clean the report of a file that cannot be collected."""
         report = yield
         self._clean(report)
         return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excrepr: Any) -> None:
-        """Clean what is told of an error of pytest's own, or of a plugin, before JUnit has it."""
+        """Clean the report of an internal error, before JUnit has it."""
         clean = self._redactor.failure(str(excrepr))
         excrepr.toterminal = lambda writer: writer.line(clean)
 
@@ -98,7 +98,7 @@ class Redacting:
         return shown_in(redactor.failure(value))
 
     def _property(self, name: str, value: Any) -> Any:
-        """Return a property of a test; evidence is there as text, or as JSON in text."""
+        """Return a property of a test; evidence is text, or JSON in text."""
         clean = self._redactor.json(value)
         if self._redactor.prompts.kept or not isinstance(clean, str):
             return clean
@@ -121,7 +121,7 @@ class Redacting:
 class _Clean:
     """A text file that is written without secrets.
 
-    Once it cannot be written, as where nobody reads on (`| head`) or on a full disk, what follows
+    Once it cannot be written (the reader has ended, as in `| head`, or the disk is full), the rest
     is dropped: the run goes on to its verdict.
     """
 
@@ -135,7 +135,7 @@ class _Clean:
     def write(self, text: str) -> int:
         clean = written(self._redactor.text(text, self._block.copy()))
         self._try(lambda: self._file.write(clean))
-        # A line comes in parts; whether it is one of a private key is known at its end.
+        # A line comes in parts; whether it belongs to a private key is known at its end.
         lines, _, self._line = (self._line + text).rpartition("\n")
         self._block.follow(lines)
         return len(text)
@@ -153,7 +153,7 @@ class _Clean:
             self._discard()
 
     def _discard(self) -> None:
-        """Have what is still in the file's buffer go nowhere: Python writes it when it ends."""
+        """Discard the file's buffer: Python would write it at its end."""
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._file.fileno())
@@ -165,13 +165,13 @@ class _Clean:
 
 
 def usage_error(error: pytest.UsageError) -> pytest.UsageError:
-    """Return a mistake of the command line's, told without what is secret of it."""
+    """Return an error of the command line without its secrets."""
     redactor = redaction_redactor.of_process(os.environ)
     return pytest.UsageError(*(shown(redactor.text(str(argument))) for argument in error.args))
 
 
 def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:
-    """Return what hides all that is known to be secret before anything boots."""
+    """Return the redactor of all secrets that are known before anything boots."""
     hiding = redaction_redactor.of_process(os.environ)
     hiding.learn(os.environ.get(options.api_key_env), options.load_workers.secret)
     hiding.learn_arguments([options.base_url or "", options.checkpoint or "", options.store or ""])
@@ -191,9 +191,9 @@ def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:
             key = prompt_key()
         except OSError as error:
             raise UserError(
-                f"there is no key for the hashes of prompts: {error.strerror or error}: "
-                f"{error.filename}\nexport {VARIABLE}=$(openssl rand -hex 32), or name a folder "
-                "that can be written in VLLM_GATES_CACHE"
+                f"the key for the hashes of prompts cannot be stored: {error.strerror or error}: "
+                f"{error.filename}\nexport {VARIABLE}=$(openssl rand -hex 32), or set "
+                "VLLM_GATES_CACHE to a writable folder"
             ) from error
         hiding.prompts = prompts.Prompts(prompts.HASH, key)
     else:

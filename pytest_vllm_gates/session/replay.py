@@ -43,7 +43,7 @@ KEPT = "golden/incidents"
 
 
 def resolve(options: Options) -> Replays:
-    """Read what a run is to send again, and settle where.
+    """Read the incidents that a run is to send again, and choose where.
 
     Raises `UserError` for an incident of --repro that is refused or cannot be replayed here.
     """
@@ -52,7 +52,7 @@ def resolve(options: Options) -> Replays:
         return _kept(project)
     incident_folder = read(options.repro)
     for send in incident_folder.incident.sends:
-        incident_folder.sent(send)  # one that cannot be read is told before anything boots
+        incident_folder.sent(send)  # an unreadable one is reported before anything boots
     _refuse_routes(incident_folder)
     incident, notes = incident_folder.incident, []
     family = families.load(incident.family, project)
@@ -95,7 +95,7 @@ def resolve(options: Options) -> Replays:
 def _weights(
     incident_folder: IncidentFolder, family: families.Family, *, attached: bool
 ) -> tuple[Checkpoint | None, str]:
-    """Return the weights of a replay and what is absent; None where the running server's count."""
+    """Return the weights of a replay and what is absent; None if the running server has its own."""
     try:
         checkpoint, absent = replay_target.checkpoint_of(incident_folder, family)
     except UserError:
@@ -110,9 +110,9 @@ def _weights(
 def as_it_was(
     replays: Replays, subject: Subject, lane: Lane, options: Options
 ) -> tuple[Subject, Lane, Options]:
-    """Return what serves the incident of --repro: as its server was, where that is known.
+    """Return the subject for the incident of --repro: as its server was, as far as that is known.
 
-    What was named on the command line stays. Notes of `replays` name what differs all the same.
+    Options of the command line stay. Notes of `replays` name the remaining differences.
     """
     assert replays.repro  # noqa: S101 - only then
     incident, notes = replays.repro.incident, []
@@ -138,7 +138,7 @@ def as_it_was(
         *same_server.other_versions(incident, _versions(lane)),
     ]
     if incident.lane.form == "base_url":
-        differ = []  # that server's were not known
+        differ = []  # the flags of that server were not known
     if incident.trace and not options.trace:
         differ.append(f"without the trace {incident.trace}: name it with --load-trace")
     notes += [f"not as it was then: {'; '.join(differ)}"] if differ else []
@@ -147,7 +147,7 @@ def as_it_was(
 
 
 def needing_weights(replays: Replays, options: Options) -> set[str]:
-    """Return the family of --repro where a whole server was seen, and its weights are here."""
+    """Return the family of --repro if the incident needs a whole server whose weights are here."""
     repro = replays.repro
     stands_in = replays.other_weights and not options.checkpoint
     if repro is None or repro.incident.renderer is not False or stands_in:
@@ -156,7 +156,7 @@ def needing_weights(replays: Replays, options: Options) -> set[str]:
 
 
 def _versions(lane: Lane) -> Mapping[str, str]:
-    """Return the versions that a lane's environment has, or is to have; none where it is broken."""
+    """Return the versions of a lane's environment, or of its lock; none if it is broken."""
     try:
         return environment.at_hand(lane, cache=files.default_cache()).versions
     except UserError:
@@ -181,21 +181,21 @@ def _kept(project: Path) -> Replays:
 def _refuse_routes(incident_folder: IncidentFolder) -> None:
     """Raise `UserError` for a captured incident that would send more than inference.
 
-    Its requests go out with the key of whoever replays it.
+    Its requests are sent with the key of the user who replays it.
     """
     incident = incident_folder.incident
     refused = list(checks.route_faults(incident.sends, incidents_types.load().routes))
     if incident.gate == CAPTURED and refused:
         raise UserError(
             f"the incident {incident_folder.folder} is refused: it would send {refused[0]} with "
-            "your key, which is no inference\n"
+            "your key, and that is not inference\n"
             "only the routes of pytest_vllm_gates/data/replay.toml are sent again"
         )
 
 
 @pytest.fixture(autouse=True)
 def _incident(request: pytest.FixtureRequest, _run: Run) -> Attempt | None:
-    """The incident that a test is run for, None for an ordinary test."""
+    """The incident for which a test is run, None for an ordinary test."""
     attempt: Attempt | None = getattr(request, "param", None)
     if attempt and attempt.fresh:
         _run.measured.clear()
@@ -209,7 +209,7 @@ def replays(_run: Run) -> Replays:
 
 
 def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
-    """Run a test once more for each incident that is its own."""
+    """Run a test once more for each incident that belongs to it."""
     gate = metafunc.definition.path.stem.removeprefix("test_")
     attempts = run.replays.attempts_of(gate, metafunc.function.__name__)
     if not attempts or "_incident" not in metafunc.fixturenames:
@@ -221,9 +221,9 @@ def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
 
 
 def chosen(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
-    """Return the items to run: of those for an incident only its own test; of --repro no others.
+    """Return the items to run: for an incident only its own test; with --repro no others.
 
-    Raises `pytest.UsageError` where the incident of --repro has no test here.
+    Raises `pytest.UsageError` if the incident of --repro has no test here.
     """
     repro = run.replays.repro
     selected = []
@@ -233,28 +233,28 @@ def chosen(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
             if not repro:
                 selected.append(item)
         elif _plain_name(item, attempt) == attempt.incident_folder.incident.test and (
-            # What ends the server runs once a run, and for the incident too.
+            # A test that ends the server runs once a run, and for the incident too.
             repro or item.get_closest_marker("ends_the_server") is None
         ):
             selected.append(item)
     if repro and not selected:
         incident = repro.incident
         raise pytest.UsageError(
-            f"{repro.folder}: no test {incident.test} of a gate {incident.gate!r} is here; for a "
-            "gate of your own name its folder besides: pytest --repro INCIDENT my_gates/"
+            f"{repro.folder}: no test {incident.test} of a gate {incident.gate!r} is here; for "
+            "your own gate, name its folder as well: pytest --repro INCIDENT my_gates/"
         )
     return selected
 
 
 def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
-    """Have the last report of a test of --repro tell what it came to."""
+    """Put the result of a test of --repro into its last report."""
     result = getattr(report, "gate_result", None)
     if result and (attempt := attempt_record(item, result, run)):
         report.gate_attempts = [attempt]  # type: ignore[attr-defined]
 
 
 def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
-    """Return what a test of --repro came to, as JSON; None for any other test."""
+    """Return the result of a test of --repro, as JSON; None for any other test."""
     from pytest_vllm_gates.incidents import compare, expectation  # noqa: PLC0415 - only for a replay
 
     attempt, incident_folder = incident_of(item), run.replays.repro
@@ -262,7 +262,7 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
         return None
     sorted_findings = item.stash.get(findings_key, None)
     known = [each for _, some in sorted_findings.known for each in some] if sorted_findings else []
-    # An incident tells what was found without secrets, and is held against the same.
+    # An incident contains the findings without secrets, and is compared with the same.
     clean = run.redactor.failure
     findings = [
         replace(finding, says=clean(finding.says))
@@ -298,11 +298,11 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
 
 
 def _plain_name(item: pytest.Item, attempt: Attempt) -> str:
-    """Return what a test is called without its incident."""
+    """Return the name of a test without its incident."""
     name = item.name.replace(f"-{attempt.label}", "", 1)
     return name.replace(f"{attempt.label}-", "", 1) if name == item.name else name
 
 
 def gates_of(item: pytest.Item) -> set[str]:
-    """Return the gates a test stands for: its own and, where it is an incident's, that of those."""
+    """Return the gates of a test: its own and, for an incident's test, that of the incident."""
     return {own_gate_of(item)} | ({INCIDENTS} if incident_of(item) else set())

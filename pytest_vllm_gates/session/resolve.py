@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options.table import Options
 
-"""The package that brings vLLM, by device."""
+"""The package that contains vLLM, by device."""
 COMBINED = ("adapters", "features")
 """Gates whose tests run once for each combination."""
 SERVES = "serves_with_these_features"
-"""The check that fails where a server with features does not boot or dies of a chat."""
+"""The check that fails if a server with features does not boot or dies of a chat."""
 
 
 def resolve(options: Options) -> Run:
-    """Settle lane, families and checkpoints; raises `UserError` for a name that is none."""
+    """Resolve lane, families and checkpoints; raises `UserError` for an unknown name."""
     machine = machine_inspect.inspect()
     project = options.rootdir
     _look_at_own_files(project)
@@ -86,7 +86,7 @@ def resolve(options: Options) -> Run:
         replayed, lane, options = replay.as_it_was(replays, replayed, lane, options)
         subjects = [replayed]
     if options.trace:
-        for subject in subjects:  # a trace that cannot be replayed is told before anything boots
+        for subject in subjects:  # an invalid trace is reported before anything boots
             traces.take(options.trace, planned_traffic(subject.family.load, lane.load))
     server_env = {}
     if options.without_repairs:
@@ -132,7 +132,7 @@ def resolve(options: Options) -> Run:
 
 
 def _look_at_own_files(project: Path) -> None:
-    """Raise `UserError` for a fault in what is read late, before anything boots."""
+    """Raise `UserError` for a fault in files that are read late, before anything boots."""
     if (project / signature.FOLDER).is_dir():
         signature.load_all(project)
     if (project / "forced_texts.toml").is_file():
@@ -148,9 +148,9 @@ def _combinations(
     lane: Lane,
     served: Iterable[Family] = (),
 ) -> tuple[Combination, ...]:
-    """Return the combinations of --features, or that of the incident which is sent again.
+    """Return the combinations of --features, or that of the incident that is sent again.
 
-    Raises `UserError` for one that there is not.
+    Raises `UserError` for an unknown one.
     """
     text = options.features
     if replays.repro and replays.repro.incident.gate in COMBINED:
@@ -181,7 +181,7 @@ def _known_to_die(served: Iterable[Family], lane: Lane) -> frozenset[str]:
 
 
 def _with_adapters(combinations: tuple[Combination, ...], lane: Lane) -> tuple[Combination, ...]:
-    """Return the combinations; raises `UserError` for an adapter of the lane that is none."""
+    """Return the combinations; raises `UserError` for an invalid adapter of the lane."""
     if any(combination.adapters for combination in combinations):
         for name, path in lane.lora_modules.items():
             adapter_files.read(name, lane.file.parent / path)
@@ -189,7 +189,7 @@ def _with_adapters(combinations: tuple[Combination, ...], lane: Lane) -> tuple[C
 
 
 def _store(options: Options) -> Path | None:
-    """Open the store of --gates-store; raises `UserError` for one that cannot be read."""
+    """Open the store of --gates-store; raises `UserError` if it cannot be read."""
     if options.store is None:
         return None
     from pytest_vllm_gates.gates_store import store  # noqa: PLC0415 - few runs have one
@@ -198,7 +198,7 @@ def _store(options: Options) -> Path | None:
 
 
 def _other_lane(options: Options, lane: Lane) -> Lane | None:
-    """Return the lane of --against; raises `UserError` where either needs an unset variable."""
+    """Return the lane of --against; raises `UserError` if either lane needs an unset variable."""
     other = lanes.load(options.against, options.rootdir) if options.against else None
     for running_lane in (lane, other):
         if running_lane and running_lane.base_url:
@@ -207,14 +207,14 @@ def _other_lane(options: Options, lane: Lane) -> Lane | None:
 
 
 def _replayed(replays: Replays, family: Family, options: Options, lane: Lane) -> Subject:
-    """Return the family of an incident, with its checkpoint where that was settled."""
+    """Return the family of an incident, with its checkpoint if that is known."""
     if replays.checkpoint:
         return Subject(family, replays.checkpoint, " (the incident's)")
     return _subject(family.name, options, lane)
 
 
 def _subject(name: str, options: Options, lane: Lane) -> Subject:
-    """Find the family a name means, or the one a checkpoint named in its place is of."""
+    """Find the family of a name, or of a checkpoint that was named in its place."""
     family, source, _ = named.family(name, options.rootdir)
     if lane.base_url and not (source or options.checkpoint or lane.checkpoint):
         server = endpoint.of_lane(lane, os.environ, options.api_key_env)
@@ -226,7 +226,7 @@ def _lane(options: Options, machine: Machine) -> tuple[Lane, str]:
     project = options.rootdir
     if options.base_url:
         lane = lanes.Lane(
-            name=lanes.ATTACHED, file=project, title="a server that runs", base_url=options.base_url
+            name=lanes.ATTACHED, file=project, title="a running server", base_url=options.base_url
         )
-        return lane, f"asked for with {spelling.name(options, 'base_url')}"
+        return lane, f"requested with {spelling.name(options, 'base_url')}"
     return named.lane(options.lane, project, machine)

@@ -33,27 +33,27 @@ REASON_CHARACTERS = 2000
 SPEAKS_FOR_ITSELF = (
     AssertionError, Undecided, UserError, pytest.fail.Exception, pytest.skip.Exception,
 )  # fmt: skip
-# What comes of an answer whose form no check expected.
+# Errors from an answer whose form no check expected.
 MISREADINGS = (TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
-# What openai and httpx raise; by name, for both are heavy to import.
+# Errors of openai and httpx; by name, because both are slow to import.
 CLIENT_ERRORS = {"OpenAIError", "HTTPError"}
 DYING_S = 3.0  # vLLM answers with a 500 and goes down after that
 
 
 def subject_of(item: pytest.Item) -> Subject | None:
-    """Return the family a test is run for, or None for a test that is no gate's."""
+    """Return the family for which a test is run, or None for a test of no gate."""
     callspec = getattr(item, "callspec", None)
     return callspec.params.get("subject") if callspec else None
 
 
 def shorten(call: pytest.CallInfo[None]) -> None:
-    """Keep where an undecided test said so, and not the way there, which takes long to lay out."""
+    """Keep only the last frame of an undecided test, because a long traceback is slow to format."""
     if call.excinfo and isinstance(call.excinfo.value, Undecided):
         call.excinfo.traceback = call.excinfo.traceback[-1:]
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Give a gate test's report its outcome, and its last report the whole result."""
+    """Set the outcome of a gate test's report, and the whole result of its last report."""
     subject = subject_of(item)
     if subject is None:
         return
@@ -100,7 +100,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
             "gate": gate_of(item),
             "test": _name(item),
             "requests": _requests(item, subject),
-            # Through JSON, for that is how it travels from an xdist worker.
+            # Through JSON, because it comes from an xdist worker in that form.
             "evidence": json.loads(json.dumps(dict(evidence or {}), default=str)),
         }
 
@@ -114,13 +114,13 @@ def _requests(item: pytest.Item, subject: Subject) -> int:
 
 
 def reason_of(item: pytest.Item) -> str:
-    """Return why a test came to its outcome, as far as it has run."""
+    """Return the reason for a test's outcome so far."""
     judged = item.stash.get(_judged_key, None)
     return str(judged["reason"]) if judged else ""
 
 
 def result_of(report: pytest.TestReport) -> TestResult | None:
-    """Return the result a test's last report carries."""
+    """Return the result in a test's last report."""
     carried: dict[str, Any] | None = getattr(report, "gate_result", None)
     if carried is None:
         return None
@@ -128,7 +128,7 @@ def result_of(report: pytest.TestReport) -> TestResult | None:
 
 
 def status_of(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """Return category, letter and word under which pytest shows an undecided test."""
+    """Return category, letter and word with which pytest shows an undecided test."""
     name = getattr(report, "gate_outcome", None)
     if name is None:
         return None
@@ -142,7 +142,7 @@ def _name(item: pytest.Item) -> str:
 def _waived(
     item: pytest.Item, subject: Subject, report: pytest.TestReport, failure: str
 ) -> tuple[Outcome, str, bool]:
-    """Return what a failure comes to where a waiver is for it; one that expired only speaks."""
+    """Return the outcome of a failure with a waiver; an expired waiver only adds a note."""
     waivers = item.config.stash[run_key].waivers
     outcome, reason = waivers.apply(subject.family.name, gate_of(item), _name(item), failure)
     if outcome is Outcome.FAIL and reason != failure:
@@ -151,7 +151,7 @@ def _waived(
 
 
 def _death(item: pytest.Item, call: pytest.CallInfo[None]) -> Failure | None:
-    """Return how the server died of a test that failed: this test is to say so, not the next."""
+    """Return how the server died of a failed test: this test reports it, not the next."""
     launch: Launch | None = getattr(item, "funcargs", {}).get("launch")
     if launch is None or call.when != "call" or call.excinfo is None:
         return None
@@ -162,7 +162,7 @@ def _death(item: pytest.Item, call: pytest.CallInfo[None]) -> Failure | None:
 
 
 def _lost(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
-    """Return why a running server of others is not reached any more; '' for every other error."""
+    """Return why a running server is no longer reached; '' for every other error."""
     launch: Launch | None = getattr(item, "funcargs", {}).get("launch")
     error = call.excinfo.value if call.excinfo else None
     if error is None or launch is None or launch.owned or launch.boot.endpoint is None:
@@ -173,13 +173,13 @@ def _lost(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
 
     url = launch.boot.endpoint.base_url
     why = ready.lost(error, url)
-    return f"the server at {url} is not reached any more: {why}; next: {why.hint}" if why else ""
+    return f"the server at {url} is no longer reached: {why}; next: {why.hint}" if why else ""
 
 
 def _outcome(
     call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> tuple[Outcome | None, str, bool]:
-    """Return the outcome of one phase, None for a set-up or tear-down that went well."""
+    """Return the outcome of one phase, None for a set-up or tear-down without an error."""
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, Undecided):
         return error.outcome, _reason(error), error.breaks
@@ -195,7 +195,7 @@ def _outcome(
 
 
 def _cause(call: pytest.CallInfo[None]) -> str:
-    """Return the cause of what ended a phase, where one is told apart."""
+    """Return the known cause of an error that ended a phase."""
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, OSError) and error.errno in OF_THE_DISK:
         return INFRASTRUCTURE
@@ -209,8 +209,8 @@ def _reason(error: BaseException | None) -> str:
     if not isinstance(error, SPEAKS_FOR_ITSELF):
         message = f"{type(error).__name__}: {message}"
         if isinstance(error, MISREADINGS):
-            message = f"what the server sent could not be judged: {message}"
-        # "Connection error." alone, as clients put it, is no reason a person can act on.
+            message = f"the server's answer could not be judged: {message}"
+        # The clients' "Connection error." alone is not enough for a person to act on.
         if error.__cause__ is not None:
             message += f" ({type(error.__cause__).__name__}: {error.__cause__})"
     return message[:REASON_CHARACTERS] or type(error).__name__

@@ -26,7 +26,7 @@ class RollbackTarget:
 
     lane: str
     since: str | None = None
-    """When it was promoted, where only the record of this project's runs says that it was."""
+    """When it was promoted, if only the record of this project's runs shows that it was."""
 
 
 def back(
@@ -35,10 +35,10 @@ def back(
     against: str | None,
     history: Sequence[Mapping[str, Any]] = (),
 ) -> RollbackTarget | None:
-    """Return the lane to go back to from `lane`; None where nothing was rejected, or none is known.
+    """Return the lane to go back to from `lane`; None without a REJECT, or if none is known.
 
-    The lane that a run was held against is what serves; without one it is what was promoted last,
-    by `history`, the oldest first.
+    The lane with which a run was compared is the one that serves; without it, the last promoted one
+    of `history`, the oldest first.
     """
     if promotion is not Promotion.REJECT:
         return None
@@ -53,9 +53,9 @@ def back(
 def rollback(
     run: Run, promotion: Promotion, history: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any] | None:
-    """Return `rollback` of the verdict; `history` is that of the runs before this one.
+    """Return `rollback` of the verdict; `history` contains the runs before this one.
 
-    None where nothing was rejected, or where no lane is known to have served.
+    None without a REJECT, or if no lane is known to have served.
     """
     target = back(promotion, run.lane.name, run.against.name if run.against else None, history)
     if target is None:
@@ -67,7 +67,7 @@ def rollback(
     except UserError:
         return _gone(target)
     if same and not _tracked(lane.file, project):
-        return None  # the package's own lane, and it is what was rejected: nothing to go back to
+        return None  # the package's own lane was rejected: nothing to go back to
     commands = lanes_commands.commands(
         lane,
         [(subject.family, subject.checkpoint) for subject in run.subjects],
@@ -75,7 +75,7 @@ def rollback(
         env=run.server_env,
     )
     if same:
-        # What the lane was when it was promoted, neither its lock nor its flags of today.
+        # The lane as it was promoted, with neither its lock nor its flags of today.
         return _document(lane.name, None, [_as_it_was(lane, project, target), *commands])
     return _document(lane.name, lane, commands)
 
@@ -95,7 +95,7 @@ def _gone(target: RollbackTarget) -> dict[str, Any]:
     return _document(
         target.lane,
         None,
-        [f"# lane {target.lane} is no longer here; where it went:", f"git log --stat -- {path}"],
+        [f"# lane {target.lane} is no longer here; its commits:", f"git log --stat -- {path}"],
     )
 
 
@@ -107,5 +107,5 @@ def _as_it_was(lane: Lane, project: Path, target: RollbackTarget) -> str:
 
 
 def _tracked(path: Path, project: Path) -> bool:
-    """Return whether a file is the project's own, not of a package that is installed inside it."""
+    """Return whether a file belongs to the project, not to a package installed inside it."""
     return path.is_relative_to(project) and not path.is_relative_to(lanes.SHIPPED)

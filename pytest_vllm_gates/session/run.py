@@ -39,16 +39,16 @@ MeasuredT = TypeVar("MeasuredT")
 
 
 class Measured:
-    """What one test measured of a family's server, for all tests that look at it."""
+    """Measurements of a family's server, shared by all tests that use them."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, str], Any] = {}
         self._begun: dict[tuple[str, str], Future[Any]] = {}
 
     def once(self, family: str, what: str, measure: Callable[[], MeasuredT]) -> MeasuredT:
-        """Return what was measured under this name; call `measure` if nothing was yet.
+        """Return the measurement of this name; call `measure` if there is none yet.
 
-        What was begun is waited for, and raises what it raised.
+        A measurement in progress is waited for, and its error is raised.
         """
         key = (family, what)
         if key not in self._values:
@@ -62,7 +62,7 @@ class Measured:
         return (family, what) in self._values or (family, what) in self._begun
 
     def begin(self, family: str, what: str, measure: Callable[[], object]) -> None:
-        """Call `measure` in a thread of its own; `once` waits for it and returns its value."""
+        """Call `measure` in a separate thread; `once` waits for it and returns its value."""
         future = self._begun[family, what] = Future[Any]()
 
         def run() -> None:
@@ -74,49 +74,49 @@ class Measured:
         threading.Thread(target=run, daemon=True).start()
 
     def clear(self) -> None:
-        """Have everything measured anew."""
+        """Discard all measurements."""
         self._values.clear()
         self._begun.clear()
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One time that an incident is sent again; tests are run for it as for a parameter."""
+    """One replay of an incident; tests are run for it as for a parameter."""
 
     incident_folder: IncidentFolder
     number: int | None = None
-    """Which time it is, where there are several."""
+    """The number of the replay, if there are several."""
     fresh: bool = False
-    """Whether nothing that another test was told may be taken for its own."""
+    """Whether the answers of other tests may not be reused."""
 
     @property
     def label(self) -> str:
-        """What stands for it in a test's name."""
+        """The name of the replay in a test's name."""
         label = LABEL.sub("-", self.incident_folder.name)
         return f"{label}-{self.number}" if self.number else label
 
     def expected(self, checkpoint: str) -> Path | None:
-        """Return the folder of the incident's goldens, where they are of this checkpoint."""
+        """Return the folder of the incident's goldens, if they are of this checkpoint."""
         same = self.incident_folder.incident.checkpoint.name == checkpoint
         return self.incident_folder.folder / EXPECTED if same else None
 
 
 @dataclass
 class Replays:
-    """What is sent again, and what came of it."""
+    """The incidents that are sent again, and their results."""
 
     repro: IncidentFolder | None = None
     times: int = 1
     kept: tuple[IncidentFolder, ...] = ()
-    """Those that have been made tests."""
+    """Incidents that have been made tests."""
     refused: tuple[str, ...] = ()
     """Why others were not read."""
     family: Family | None = None
     checkpoint: Checkpoint | None = None
     lane: Lane | None = None
-    """Those of `repro`, where it says which; the lane is None where the run is to choose."""
+    """Those of `repro`, if it names them; the lane is None if the run is to choose."""
     notes: tuple[str, ...] = ()
-    """What is said of where `repro` is replayed."""
+    """Notes on the server to which `repro` is sent."""
     other_weights: bool = False
     """Whether `repro` is replayed with other weights than its own."""
     attempts: list[dict[str, Any]] = field(default_factory=list)
@@ -124,11 +124,11 @@ class Replays:
 
     @property
     def any_kept(self) -> bool:
-        """Whether any incident was made a test, be it one that cannot be read."""
+        """Whether any incident was made a test, even one that cannot be read."""
         return bool(self.kept or self.refused)
 
     def conversations(self, known: Sequence[Conversation]) -> tuple[Conversation, ...]:
-        """Return the conversations of the run: that of the incident of --repro is as it was."""
+        """Return the conversations of the run: that of the incident of --repro is unchanged."""
         recorded = self.repro.incident.conversation if self.repro else None
         if not recorded:
             return tuple(known)
@@ -138,13 +138,13 @@ class Replays:
         )
 
     def document(self) -> dict[str, Any] | None:
-        """Return what the replay of --repro came to, as verdict.json has it; None without one."""
+        """Return the result of the replay of --repro for verdict.json; None without one."""
         if self.repro is None:
             return None
         return report.document(self.repro.folder, self.repro.incident, self.attempts, self.notes)
 
     def attempts_of(self, gate: str, test: str) -> list[Attempt]:
-        """Return how often a gate's test is to be run for an incident, and for which."""
+        """Return the incidents for which a gate's test is to be run, and how often."""
         attempts = [
             Attempt(incident_folder)
             for incident_folder in self.kept
@@ -163,7 +163,7 @@ def _function(incident_folder: IncidentFolder) -> str:
 
 @dataclass(frozen=True)
 class OtherRun:
-    """What came of the other lane's run: its `verdict.json`, or why there is none."""
+    """The result of the other lane's run: its `verdict.json`, or why there is none."""
 
     folder: Path
     document: dict[str, Any] | None
@@ -172,17 +172,17 @@ class OtherRun:
 
 @dataclass(frozen=True)
 class Subject:
-    """One family with the checkpoint it is judged by."""
+    """One family with the checkpoint by which it is judged."""
 
     family: Family
     checkpoint: Checkpoint
     why: str = ""
-    """How the family was found, where it was not named."""
+    """How the family was found, if it was not named."""
 
 
 @dataclass
 class Run:
-    """The state of a run. What was given is settled before collection, the rest fills up."""
+    """The state of a run. The options are settled before collection, the rest fills up."""
 
     options: Options
     lane: Lane
@@ -190,26 +190,26 @@ class Run:
     subjects: tuple[Subject, ...]
     conversations: tuple[Conversation, ...]
     redactor: Redactor
-    """What hides the secrets of this run wherever it writes."""
+    """Hides the secrets of this run in all its output."""
     known_defects: tuple[KnownDefect, ...]
     """Those of every family; a family file lists its own."""
     machine: Machine
     waivers: Waivers
     environment: Environment | None = None
     inventory: dict[str, Any] = field(default_factory=dict)
-    """What the lane's environment brings, once it was looked into."""
+    """The contents of the lane's environment, once it was inspected."""
     versions: dict[str, str] = field(default_factory=dict)
     """Every package of the lane's environment with its version, once it is known."""
     server_env: dict[str, str] = field(default_factory=dict)
-    """What the servers of this process get besides their lane's environment."""
+    """Variables of this process's servers besides their lane's environment."""
     boots: dict[str, Boot] = field(default_factory=dict)
     measured: Measured = field(default_factory=Measured)
     results: list[TestResult] = field(default_factory=list)
     recorded: dict[Path, str] = field(default_factory=dict)
     baselines: list[Path] = field(default_factory=list)
-    """Those that were recorded."""
+    """The baselines that were recorded."""
     notes: list[str] = field(default_factory=list)
-    """What is told at the end besides the verdict."""
+    """Lines for the end of the run, besides the verdict."""
     goldens_used: set[Path] = field(default_factory=set)
     collected: set[str] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -217,21 +217,21 @@ class Run:
     finished: set[str] = field(default_factory=set)
     interrupted: bool = False
     combinations: tuple[Combination, ...] = ()
-    """The features that a family is booted with once more, together."""
+    """The features with which a family is booted again, together."""
     against: Lane | None = None
-    """The lane that this one is held against."""
+    """The lane with which this one is compared."""
     other: OtherRun | None = None
-    """What the gates came to there, once they ran."""
+    """The result of the gates on that lane, once they ran."""
     tapes: dict[str, Tape] = field(default_factory=dict)
-    """What was sent to each family's server, and what came back."""
+    """The requests to each family's server, and the answers."""
     metrics: dict[str, str] = field(default_factory=dict)
-    """What each family's server told of itself once it had booted."""
+    """The metrics of each family's server once it had booted."""
     incidents_left: dict[tuple[str, str], int] = field(default_factory=dict)
     """How many incidents each gate of a family has left behind."""
     scratch: Path | None = None
-    """Where the servers' logs go when the report's folder cannot be written."""
+    """The folder of the servers' logs if the report's folder cannot be written."""
     incidents_lost: dict[str, list[str]] = field(default_factory=dict)
-    """The tests of which no incident could be written, by the reason."""
+    """The tests without an incident because it could not be written, by the reason."""
     incidents: list[dict[str, str]] = field(default_factory=list)
     """Family, gate and test of every failure that left an incident, and its path."""
     store: Path | None = None
@@ -239,30 +239,30 @@ class Run:
     replays: Replays = field(default_factory=Replays)
     """The incidents that are sent again."""
     needs_weights: set[str] = field(default_factory=set)
-    """Families of which a test was collected that a renderer alone cannot serve."""
+    """Families with a collected test that a renderer alone cannot serve."""
     all_reduced: dict[int, AllReduceResult] = field(default_factory=dict)
-    """What came of the all-reduce over so many ranks; it is tried once a run."""
+    """The result of the all-reduce by the number of ranks; it is tried once a run."""
 
     @property
     def device(self) -> str | None:
-        """What the lane's build of vLLM serves on; None where that is not known."""
+        """The device of the lane's build of vLLM; None if it is not known."""
         if self.environment is None:
             return None
         return bundle.serves_on(self.environment.folders, self.environment.versions)[0]
 
     @property
     def overlay(self) -> Path | None:
-        """The overlay folder the servers of this run get, if any."""
+        """The overlay folder of this run's servers, if any."""
         return self.lane.overlay_path if self.options.overlay else None
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """What the overlay of this run repairs."""
+        """The repairs of this run's overlay."""
         left_out = self.options.without_repairs
         return tuple(repair for repair in repairs(self.overlay) if repair.name not in left_out)
 
     def renderer_is_enough(self, subject: Subject) -> bool:
-        """Return whether no test of this run needs the weights, and the lane can do without."""
+        """Return whether no test of this run needs the weights, and the lane permits it."""
         return (
             self.lane.start.renderer is not None
             and self.lane.form in ("lock", "python")
@@ -286,7 +286,7 @@ class Run:
 
 @dataclass(frozen=True)
 class AllReduceResult:
-    """What an all-reduce came to, as JSON; with the failure that forbids to boot."""
+    """The result of an all-reduce, as JSON; with the failure that prevents a boot."""
 
     document: dict[str, Any]
     failure: Failure | None = None

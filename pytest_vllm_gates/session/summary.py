@@ -1,4 +1,4 @@
-"""What a run says: at its beginning what is judged, at its end a line a gate and the verdict."""
+"""The output of a run: first what is judged, at its end a line a gate and the verdict."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def opening(run: Run) -> list[str]:
             f"vllm gates: features {one.summary}, {more[one.boots]} more" for one in combinations
         ]
         minutes = -(-sum(one.boots for one in combinations) * BOOT_S // 60)
-        lines.append(f"vllm gates: features take about {minutes} min where nothing else runs")
+        lines.append(f"vllm gates: features take about {minutes} min on an idle machine")
     if options.lifecycle and lane.base_url is None:
         boots = sum(BOOTS.values()) * len(run.subjects)
         minutes = -(-boots * BOOT_S // 60)
         lines.append(
             f"vllm gates: lifecycle, up to {boots} boots more, about {minutes} min on a miniature "
-            "where nothing else runs"
+            "and an idle machine"
         )
     if repro := run.replays.repro:
         lines += [
@@ -69,7 +69,7 @@ def opening(run: Run) -> list[str]:
     if options.keep_server_s:
         idle, keep = span(options.keep_server_s), spelling.name(options, "keep_server_s")
         lines.append(
-            f"vllm gates: nothing is booted, and so nothing kept ({keep})"
+            f"vllm gates: nothing is booted, so nothing is kept ({keep})"
             if lane.base_url
             else f"vllm gates: a server is left up until it is idle for {idle} ({keep})"
         )
@@ -90,7 +90,7 @@ def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> No
 
 
 def fold_tries(terminalreporter: pytest.TerminalReporter | None, run: Run) -> None:
-    """Have pytest show a failure once that several tries of --repro share but for numbers."""
+    """Have pytest show a failure once if several tries of --repro share it except for numbers."""
     if terminalreporter is None or run.replays.times < 2:  # noqa: PLR2004
         return
     first_by_text: dict[str, pytest.TestReport] = {}
@@ -107,7 +107,7 @@ def fold_tries(terminalreporter: pytest.TerminalReporter | None, run: Run) -> No
 
 
 def _last_words(run: Run, ending: End, folder: Path, *, bends: bool) -> Iterator[tuple[str, str]]:
-    """Yield what is shown, as (colour, text) lines; `bends` is for a person's terminal."""
+    """Yield the lines of the end, as (colour, text); `bends` is for a person's terminal."""
     if ending.bundle:
         yield from (("", line) for line in (*bundle_report.diff_lines(ending.bundle), ""))
     yield from terminal.lines(ending.verdict, verbose=run.options.verbose, bends=bends)
@@ -129,12 +129,12 @@ def _last_words(run: Run, ending: End, folder: Path, *, bends: bool) -> Iterator
     for subject in run.subjects:
         old_goldens = golden_folders.notes(run.options.rootdir, folder, subject)
         yield from (("", f"  {line}") for line in old_goldens)
-    yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(run))
+    yield from (("", f"  unused golden (delete it?): {path}") for path in _unused_goldens(run))
     yield from (("", line) for line in ending.published)
 
 
 def _unused_goldens(run: Run) -> list[Path]:
-    """Return the project's goldens that no test of a whole run asked for."""
+    """Return the project's goldens that no test of a whole run used."""
     if run.left_out or run.replays.repro or run.interrupted or run.collected - run.finished:
         return []
     root = run.options.rootdir / golden_folders.FOLDER

@@ -1,6 +1,6 @@
-"""What a run could not write: printed once at its end, with no effect on the verdict.
+"""Files that a run could not write: listed once at its end, with no effect on the verdict.
 
-A full disk or a missing folder is a fact of the machine that judges, and not of the server.
+A full disk or a missing folder is a fault of the machine that judges, and not of the server.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PREFIX = "vllm-gates-"
 
 
 def working_folder(run: Run, scratch: Callable[[], Path] | None = None) -> Path:
-    """Return the folder for servers' logs: the report's, else what `scratch` makes.
+    """Return the folder for servers' logs: the report's, else the one that `scratch` makes.
 
-    A report folder that cannot be written is noted once. Raises `Infrastructure` where a temporary
+    A report folder that cannot be written is noted once. Raises `Infrastructure` if a temporary
     folder cannot be written either.
     """
     if run.scratch:
@@ -42,8 +42,8 @@ def working_folder(run: Run, scratch: Callable[[], Path] | None = None) -> Path:
         temporary = scratch() if scratch else Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as error:
         raise Infrastructure(
-            f"there is no folder for the server's log: {error.strerror}: {error.filename}\n"
-            f"free some space, or name another folder in TMPDIR: df -h {tempfile.gettempdir()}"
+            f"the server's log cannot be written: {error.strerror}: {error.filename}\n"
+            f"free some space, or set TMPDIR to another folder: df -h {tempfile.gettempdir()}"
         ) from error
     if problem:
         run.scratch = temporary
@@ -62,7 +62,7 @@ def note(run: Run, line: str) -> None:
 
 
 def lose_incident(run: Run, test: str, error: Exception) -> None:
-    """Note that no incident could be written of a test; those of one cause become one line."""
+    """Note that no incident of a test could be written; those of one cause become one line."""
     if isinstance(error, WriteError):
         folder = Path(error.filename).parent
         cause = f"{folder} was not written: {error.strerror}\n  {error.advice}"
@@ -74,9 +74,9 @@ def lose_incident(run: Run, test: str, error: Exception) -> None:
 
 
 def lines(run: Run) -> list[str]:
-    """Return what is told at the end of a run besides its verdict."""
+    """Return the lines for the end of a run besides its verdict."""
     lost = []
     for cause, tests in run.incidents_lost.items():
         more = f" and {len(tests) - 1} more tests" if len(tests) > 1 else ""
-        lost.append(f"no incident could be kept of {tests[0]}{more}: {cause}")
+        lost.append(f"no incident was written of {tests[0]}{more}: {cause}")
     return [*run.notes, *lost]

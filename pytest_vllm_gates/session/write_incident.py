@@ -22,7 +22,7 @@ _kept_key: pytest.StashKey[bool] = pytest.StashKey()
 
 
 def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
-    """Write the incident of a test that fails, and have its report tell where."""
+    """Write the incident of a test that fails, and add its path to the report."""
     subject = results.subject_of(item)
     if subject is None or not report.failed or item.stash.get(_kept_key, False):
         return
@@ -45,8 +45,8 @@ def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
 def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | None:
     """Write the incident of a test that has just failed; return its folder.
 
-    None where none is wanted: incidents are off, it was an incident that was replayed, or the gate
-    has left enough of them. One that cannot be written is told at the end of the run.
+    None if none is needed: incidents are off, an incident was replayed, or the gate
+    has left enough of them. One that cannot be written is reported at the end of the run.
     """
     from pytest_vllm_gates.incidents import write as incidents_write  # noqa: PLC0415
 
@@ -63,6 +63,6 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
             incident, incident_folder.sends, incident_folder.files, run.redactor
         )
         return incidents_write.write(folder(run), name, *clean)
-    except Exception as error:  # noqa: BLE001 - what is kept of a failure must not end the run
+    except Exception as error:  # noqa: BLE001 - writing an incident must not end the run
         unwritten.lose_incident(run, test, error)
         return None

@@ -23,9 +23,9 @@ OUTPUT = "vllm_gates"
 
 
 def prepare(config: pytest.Config, run: Run) -> None:
-    """Give a worker its devices; on the controller, refuse what would share one.
+    """Give a worker its devices; on the controller, refuse workers that would share one.
 
-    Raises `pytest.UsageError` when there are fewer devices than the workers' servers need.
+    Raises `pytest.UsageError` if there are fewer devices than the workers' servers need.
     """
     worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
     size = devices_each(run)
@@ -40,11 +40,13 @@ def prepare(config: pytest.Config, run: Run) -> None:
         return
     gpus = len(run.machine.gpus)
     if run.lane.base_url:
-        raise pytest.UsageError("-n would ask one running server from several sides: leave -n out")
+        raise pytest.UsageError(
+            "several workers (-n) cannot share one running server: leave -n out"
+        )
     if workers * size > gpus:
         raise pytest.UsageError(
             f"-n {workers} would boot {workers} servers at once, each on {size} of this machine's "
-            f"{gpus} GPUs: leave -n out, and families follow one another (-n 0 where the project's "
+            f"{gpus} GPUs: leave -n out, and families follow one another (-n 0 if the project's "
             "settings have a -n)"
         )
 
@@ -64,7 +66,7 @@ def scheduler(config: pytest.Config, log: Any, families: Sequence[str]) -> Any:
 
 
 def family_in(nodeid: str, families: Sequence[str]) -> str | None:
-    """Return the family a test is parametrised with, the longest name that stands in its id."""
+    """Return the family with which a test is parametrised: the longest name in its id."""
     parameters = nodeid.partition("[")[2]
     for name in sorted(families, key=len, reverse=True):
         if re.search(rf"(?:^|-){re.escape(name)}(?:-|\]|$)", parameters):

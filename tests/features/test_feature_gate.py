@@ -59,7 +59,7 @@ def test_the_lanes_own_features_are_planned_in_the_header(pytester: pytest.Pytes
     ran.stdout.fnmatch_lines([
         "vllm gates: features deployed: prefix-caching+stream-interval, one boot more",
         "vllm gates: features ngram, one boot more",
-        "vllm gates: features take about 2 min where nothing else runs",
+        "vllm gates: features take about 2 min on an idle machine",
         "*test_answers_as_without_them[[]qwen3.5-deployed[]]*",
     ])  # fmt: skip
 

@@ -26,7 +26,7 @@ def test_attached_server_is_judged_with_the_environments_key(
     outcomes = project.outcomes()
     assert outcomes.pop("boot::test_leaves_nothing_behind[]") == "N/A"
     assert set(outcomes.values()) == {"PASS"}
-    assert "vllm gates: lane base-url (asked for with --base-url)" in result.stdout.str()
+    assert "vllm gates: lane base-url (requested with --base-url)" in result.stdout.str()
     verdict = project.verdict()
     assert verdict["lane"]["form"] == "base_url"
     assert verdict["families"][0]["boot"]["evidence"]["served"]["id"] == "m"

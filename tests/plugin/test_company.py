@@ -208,7 +208,7 @@ class TestXdist:
         project.pytester.makeini("[pytest]\naddopts = -n 2\n")
         result = project.gates()
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        assert "leave -n out, and families follow one another (-n 0 where" in result.stderr.str()
+        assert "leave -n out, and families follow one another (-n 0 if" in result.stderr.str()
         assert project.gates("-n", "0").ret == 0
         assert judged(project) == WHOLE
 
@@ -343,7 +343,7 @@ def test_a_fixture_of_the_project_that_has_a_name_of_the_gates_is_named(project:
     result = project.gates()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     told = result.stderr.str()
-    assert f"{project.path / 'conftest.py'}: its fixture 'server' takes the place of" in told
+    assert f"{project.path / 'conftest.py'}: its fixture 'server' replaces the gates' own" in told
     assert "rename it, or leave it out: pytest --noconftest --model ..." in told
     assert project.gates("--noconftest").ret == 0
     assert judged(project) == WHOLE

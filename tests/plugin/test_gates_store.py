@@ -113,7 +113,7 @@ def test_other_lane_takes_the_place_of_goldens(project: Project) -> None:
     result = project.gates(*arguments)
     outcomes = {test.partition("[")[2]: outcome for test, outcome in project.outcomes().items()}
     assert sorted(outcomes.items()) == [("alike]", "PASS"), ("unlike]", "FAIL")], outcomes
-    note = "texts: no golden is recorded; compared with what lane stable gives"
+    note = "texts: no golden is recorded; compared with the output of lane stable"
     assert [line for line in result.outlines if note in line]
     seen = project.report / "against" / "golden" / "qwen3.5" / "main" / "miniature"
     assert sorted(path.name for path in seen.iterdir()) == ["alike.txt", "unlike.txt"]

@@ -86,7 +86,7 @@ def test_a_golden_nobody_uses_is_told_and_kept(project: Project) -> None:
     for more in ((), ("--update-golden",)):
         result = project.gates(*more)
         assert result.ret == 0
-        assert f"  golden nobody uses (delete it?): {old}" in result.outlines
+        assert f"  unused golden (delete it?): {old}" in result.outlines
         assert old.read_text() == OTHER
 
 
@@ -190,7 +190,7 @@ INCIDENTS_GATE = verdict_gates.GATES / "test_incidents.py"
 OLD = "golden/qwen3.5/miniature"
 READ = f"  goldens are still read from their old folder {OLD}; to move them, run:"
 MOVE = "mkdir -p golden/qwen3.5/main && mv golden/qwen3.5/miniature golden/qwen3.5/main/miniature"
-UNREAD = f"  old goldens are not read, because {FOLDER} holds their successors (delete them?): "
+UNREAD = f"  old goldens are not read, because {FOLDER} contains newer ones (delete them?): "
 
 
 def ours(project: Project) -> str:

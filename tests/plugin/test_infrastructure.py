@@ -219,6 +219,6 @@ def test_server_that_is_no_longer_reached_holds(
     }
     verdict = project.verdict()
     assert verdict["promotion"] == "HOLD"
-    assert "is not reached any more" in verdict["reasons"][0]
+    assert "is no longer reached" in verdict["reasons"][0]
     assert says in verdict["reasons"][0]
     server.closing.set()

@@ -310,7 +310,7 @@ def test_unhealthy_kept_server_is_replaced(project: Project) -> None:
     # What hangs is given up soon; the time is the probe's own.
     result = keep(project)
     assert result.ret == 0
-    assert f"{entry.name} was ended: it is not healthy any more" in result.stdout.str()
+    assert f"{entry.name} was ended: it is no longer healthy" in result.stdout.str()
     assert none_of(processes(entry))
     assert only_entry().name != entry.name
 

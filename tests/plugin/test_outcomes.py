@@ -190,4 +190,4 @@ def test_answer_of_an_unexpected_form_is_named_as_the_reason(project: Project) -
     """A check that trips over an answer says so: `TypeError` alone tells nobody anything."""
     project.write("mine/test_own.py", "def test_own(server, family): raise TypeError('int')\n")
     result = project.gates("-k", "test_own", "mine")
-    assert "what the server sent could not be judged: TypeError: int" in result.stdout.str()
+    assert "the server's answer could not be judged: TypeError: int" in result.stdout.str()

@@ -194,10 +194,12 @@ def test_other_server_that_is_down_is_named_before_the_gates_run(
     closed = LANE.format(url="http://127.0.0.1:9/v1", header="never", context=2048)
     project.write("lanes/stable.toml", closed)
     result = compared(project, "-m", "boot")
-    (reason,) = [line for line in project.verdict()["reasons"] if "could not be asked" in line]
-    assert reason.startswith("lane stable could not be asked: no server answers at http://127.0.0.")
+    (reason,) = [line for line in project.verdict()["reasons"] if "could not be reached" in line]
+    assert reason.startswith(
+        "lane stable could not be reached: no server answers at http://127.0.0."
+    )
     assert "Connection refused; next: curl -v" in reason
-    assert "lane stable could not be asked" in result.stdout.str().partition("gates/test_boot")[0]
+    assert "lane stable could not be reached" in result.stdout.str().partition("gates/test_boot")[0]
     assert project.outcomes()["boot::test_boots[]"] == "PASS"
 
 

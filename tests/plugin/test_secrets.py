@@ -272,5 +272,5 @@ def test_golden_is_recorded_without_secrets(
     assert_none(left_behind(project, result), {"golden": secret})
     result = project.gates(*arguments, "--update-golden")
     assert result.ret == 1
-    assert "the golden 'settings' is not recorded: it would hold a secret" in result.stdout.str()
+    assert "the golden 'settings' is not recorded: it would contain a secret" in result.stdout.str()
     assert_none(left_behind(project, result), {"golden": secret})

@@ -27,7 +27,7 @@ checkpoints = [{ name = "one", hub = "org/one" }]
 
 
 @pytest.mark.parametrize(("lane", "left_out"), [("cpu", {"gpt-oss"}), ("cuda", set())])
-def test_a_lane_of_miniatures_leaves_out_what_has_none(
+def test_a_lane_of_miniatures_leaves_out_families_without_one(
     tmp_path: Path, lane: str, left_out: set[str]
 ) -> None:
     every = set(families.files(tmp_path))
@@ -47,13 +47,15 @@ def test_a_named_checkpoint_is_served_for_every_family(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lane", "why"), [("cpu-previous", "vLLM 0.30.0: it computes NaN"), ("cpu", "")]
 )
-def test_what_a_release_does_not_serve_at_all_is_told(tmp_path: Path, lane: str, why: str) -> None:
+def test_a_family_that_a_release_does_not_serve_is_reported(
+    tmp_path: Path, lane: str, why: str
+) -> None:
     told = every_family(tmp_path, load(lane, tmp_path))["minimax"]
     assert told.startswith(why) and bool(told) == bool(why)
 
 
 @pytest.mark.parametrize(("model", "judged"), [("all", False), ("minimax", True)])
-def test_all_leaves_out_what_is_not_served_and_its_name_does_not(
+def test_all_leaves_out_an_unserved_family_and_its_name_does_not(
     pytester: pytest.Pytester, model: str, judged: bool
 ) -> None:
     parsed = read.parse(

@@ -1,4 +1,4 @@
-"""Where goldens lie, and the command that moves those of the earlier folder."""
+"""The folders of goldens, and the command that moves goldens from the old folder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def git(project: Path, *words: str) -> str:
 
 
 def moved(project: Path, subject: Subject, here: Path | None = None) -> str:
-    """Run the command of the note as it stands, see the note gone, and return the command."""
+    """Run the note's command unchanged, assert that the note is gone, and return the command."""
     told, command = notes(project, here or project, subject)
     assert told.startswith("goldens are still read from their old folder golden/qwen3.5/")
     subprocess.run(["sh", "-eu", "-c", command], cwd=here or project, check=True)
@@ -100,7 +100,7 @@ def test_a_folder_is_moved_as_a_whole(tmp_path: Path, subject: Subject) -> None:
     ]
 
 
-def test_git_moves_what_git_knows(tmp_path: Path, subject: Subject) -> None:
+def test_tracked_files_are_moved_by_git(tmp_path: Path, subject: Subject) -> None:
     write(tmp_path, "qwen3.5/weights/a.txt", "qwen3.5/weights/b.txt")
     git(tmp_path, "init")
     git(tmp_path, "add", "golden/qwen3.5/weights/a.txt")
@@ -127,7 +127,7 @@ def test_without_git_files_are_moved_without_it(
 
 @pytest.mark.parametrize("tracked", [True, False])
 @pytest.mark.parametrize("checkpoint", ["moe", "main"])
-def test_a_folder_that_holds_others_stays(
+def test_a_folder_with_other_files_stays(
     tmp_path: Path, qwen: Family, checkpoint: str, *, tracked: bool
 ) -> None:
     old = f"qwen3.5/{checkpoint}"
@@ -157,10 +157,10 @@ def test_nothing_is_written_over(tmp_path: Path, subject: Subject, *, tracked: b
         git(tmp_path, "add", ".")
     _, command, unread = notes(tmp_path, tmp_path, subject)
     assert unread == (
-        "old goldens are not read, because golden/qwen3.5/main/weights holds their successors "
+        "old goldens are not read, because golden/qwen3.5/main/weights contains newer ones "
         "(delete them?): golden/qwen3.5/weights/a.txt"
     )
-    # `mv -n` may exit 1 for what it leaves where it is.
+    # `mv -n` may exit 1 for a file that it does not move.
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=False)
     assert files(tmp_path) == sorted([f"{new}/a.txt", f"{new}/b.txt", f"{old}/a.txt"])
     assert (tmp_path / "golden" / new / "a.txt").read_text() == f"{new}/a.txt"

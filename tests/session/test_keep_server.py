@@ -69,7 +69,7 @@ def entries() -> list[KeptEntry]:
 
 
 def kept(server_keeping: ServerKeeping) -> Server:
-    """Boot a server that is kept and not in use any more."""
+    """Boot a server that is kept and no longer in use."""
     server = server_keeping.boot(lambda _: None, None, {}, {})
     assert server.boot.endpoint, server.boot.failure
     server.process.release()  # type: ignore[union-attr]
@@ -120,7 +120,7 @@ def test_open_routes_of_a_command_lane_are_named(
     )
 
 
-def test_key_is_in_no_command_line_and_no_other_file(
+def test_key_is_neither_in_a_command_line_nor_in_another_file(
     keeping: Callable[[Lane], ServerKeeping], tmp_path: Path, capsys: Printed
 ) -> None:
     server = kept(keeping(PYTHON))
@@ -164,7 +164,7 @@ def test_another_program_at_the_port_gets_neither_key_nor_prompt(
         assert another.find() is None
         assert stranger.requests_seen == []
     assert another.passed_over == [
-        f"{entry.name} was ended: port {stranger.server_port} is not its own any more"
+        f"{entry.name} was ended: it no longer has port {stranger.server_port}"
     ]
 
 
@@ -193,14 +193,14 @@ def test_record_that_points_elsewhere_is_not_believed(
     assert keeping(PYTHON).find() is None
 
 
-def test_times_that_no_boot_has_are_not_used(keeping: Callable[[Lane], ServerKeeping]) -> None:
+def test_invalid_boot_times_are_not_used(keeping: Callable[[Lane], ServerKeeping]) -> None:
     kept(keeping(PYTHON))
     (entry,) = entries()
     rewrite(entry, times={"\x1b[2J": 1.0})
     another = keeping(PYTHON)
     assert another.find() is None
     (reason,) = another.passed_over
-    assert reason.startswith(f"{entry.name} is not used: its record has no times of a boot")
+    assert reason.startswith(f"{entry.name} is not used: its record has no valid boot times")
     assert "\x1b" not in reason
 
 

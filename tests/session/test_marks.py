@@ -1,4 +1,4 @@
-"""A gate's name that is mistyped after `-m` is told; other marks are the project's business."""
+"""A mistyped gate's name after `-m` is reported; other marks are the project's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECLARED = ["boot: it boots", "streaming: streams", "chat_template: prompts", "s
         ("Boot", "boot"),
     ],
 )
-def test_mistyped_gate_is_told_with_the_nearest(expression: str, guess: str) -> None:
+def test_mistyped_gate_is_reported_with_the_nearest(expression: str, guess: str) -> None:
     with pytest.raises(UserError, match=f"did you mean '{guess}'"):
         marks.check(expression, DECLARED, GATES)
 
@@ -29,5 +29,5 @@ def test_mistyped_gate_is_told_with_the_nearest(expression: str, guess: str) -> 
     "expression",
     ["", "boot or streaming", "not (boot and slow)", "slow(why='x')", "nothing_alike", "True"],
 )
-def test_known_marks_and_those_like_no_gate_are_left_alone(expression: str) -> None:
+def test_known_marks_and_marks_unlike_any_gate_are_left_alone(expression: str) -> None:
     marks.check(expression, DECLARED, GATES)

@@ -1,4 +1,4 @@
-"""What was measured once is there for all tests, and what was begun is waited for."""
+"""A measurement is shared by all tests, and one in progress is waited for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def refuse() -> int:
     raise AssertionError("it is measured already")
 
 
-def test_what_was_measured_is_not_measured_again() -> None:
+def test_a_measurement_is_not_repeated() -> None:
     measured = Measured()
     assert measured.once("qwen3.5", "walk", lambda: 1) == 1
     assert measured.once("qwen3.5", "walk", refuse) == 1
@@ -25,7 +25,7 @@ def test_what_was_measured_is_not_measured_again() -> None:
     assert measured.once("glm", "walk", lambda: 3) == 3
 
 
-def test_what_was_begun_goes_on_meanwhile_and_is_waited_for() -> None:
+def test_a_begun_measurement_goes_on_and_is_waited_for() -> None:
     measured, goes_on = Measured(), threading.Event()
 
     def slow() -> int:
@@ -40,7 +40,7 @@ def test_what_was_begun_goes_on_meanwhile_and_is_waited_for() -> None:
     assert measured.once("qwen3.5", "calls", refuse) == 4
 
 
-def test_what_was_begun_in_vain_says_why_where_it_is_asked_for() -> None:
+def test_a_begun_measurement_that_failed_raises_its_error() -> None:
     measured = Measured()
 
     def cannot() -> int:

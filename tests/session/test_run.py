@@ -1,4 +1,4 @@
-"""What one test measured is there for the next, a family at a time, until it is cleared."""
+"""A measurement of one test is shared with the next, by family, until it is cleared."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_a_measurement_that_failed_is_tried_again() -> None:
         assert measured.once("glm", "walk", lambda: 7) == 7
 
 
-def test_none_is_a_value() -> None:
+def test_none_is_a_value_of_a_measurement() -> None:
     measured, calls = Measured(), iter([None, 7])
     assert [measured.once("glm", "walk", lambda: next(calls)) for _ in range(2)] == [None, None]
 
 
-def test_what_is_cleared_is_measured_again() -> None:
+def test_a_cleared_measurement_is_repeated() -> None:
     measured = Measured()
     measured.once("glm", "walk", lambda: 1)
     measured.clear()

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Run, Subject
 
 STRETCHES = 4
-"""So many of a block's prompts fit into the text they are made of."""
+"""This many of a block's prompts fit into the text that they are made from."""
 WARM_UP_BLOCKS = 4
 MEMORY = "memory"
-"""What the names of preflight's checks of memory have in common."""
+"""The common part of the names of preflight's memory checks."""
 
 
 class Boots(Protocol):
-    """Boots a family of a run, or tells why not: what `booting.boot` does."""
+    """Boots a family of a run, or returns why it did not boot: the signature of `booting.boot`."""
 
     def __call__(  # noqa: D102
         self, run: Run, subject: Subject, folder: Path, progress: Callable[[str], None]
@@ -50,7 +50,7 @@ class Boots(Protocol):
 
 @dataclass
 class LaneComparison:
-    """Pairs of boots of two lanes, ours first; each boots as it does for the gates."""
+    """Pairs of boots of two lanes, ours first; each boots as for the gates."""
 
     ours: Run
     theirs: Run
@@ -61,15 +61,15 @@ class LaneComparison:
     boot: Boots = session_boot.boot
     pairs: list[Pair] = field(default_factory=list)
     side_by_side: bool = True
-    """Whether both servers fit on the machine at once; found out at the first pair."""
+    """Whether both servers fit on the machine at once; determined at the first pair."""
     start_changes: list[str] = field(default_factory=list)
-    """The differences of our lane's start to theirs."""
+    """The differences between our lane's start and theirs."""
     _text: Sequence[int] = ()
 
     def measure(self, *, whole: bool) -> Decision:
-        """Measure pair after pair until it can be said which, or, when `whole`, all there may be.
+        """Measure pair after pair until the speeds differ clearly, or all pairs if `whole`.
 
-        Raises `Blocked` where a server does not boot.
+        Raises `Blocked` if a server does not boot.
         """
         _, most = self.plan.against.pairs
         decision = against_lane(self.pairs, self.plan)
@@ -90,7 +90,7 @@ class LaneComparison:
         return {"side_by_side": self.side_by_side, "start_changes": self.start_changes}
 
     def _keep(self) -> None:
-        """Write every block so far beside the servers' logs: a verdict can be worked out again."""
+        """Write every block so far beside the servers' logs, to recompute a verdict later."""
         path = self.folder / f"{self.subject.family.name.replace('/', '-')}.json"
         document = {"pairs": [dataclasses.asdict(pair) for pair in self.pairs]}
         try:
@@ -127,7 +127,7 @@ class LaneComparison:
             our_server, their_server = (
                 stack.enter_context(server_of(launch, self.ours)) for launch in (ours, theirs)
             )
-            # In the random order of the boots, like everything that is not done in turns.
+            # In the random order of the boots, like all measurements that are not in turns.
             for server in (
                 (our_server, their_server) if booted[0] is ours else (their_server, our_server)
             ):
@@ -138,9 +138,9 @@ class LaneComparison:
             return tuple(groups)
 
     def _alternating(self, number: int, first: Launch, order: Sequence[Run], began: float) -> Pair:
-        """Measure one server after the other, where both at once do not fit."""
+        """Measure one server after the other, if both do not fit at once."""
         before = self._alone(first, number)
-        _ = first.startup  # which only a server that is up tells
+        _ = first.startup  # only a running server reports it
         first.stop()
         booting = time.monotonic()
         second = self._boot(order[1], number)
@@ -171,7 +171,7 @@ class LaneComparison:
         return BlockDriver(self.plan, self._text, self.ours.options.stall_timeout_s)
 
     def _boot_beside(self, run: Run, number: int) -> Launch | None:
-        """Boot another server while one runs; None where there is no memory for both."""
+        """Boot another server while one runs; None if the memory does not suffice for both."""
         launch = self._try(run, number)
         if launch.ok:
             return launch
@@ -202,7 +202,7 @@ class LaneComparison:
 
 @contextlib.contextmanager
 def server_of(launch: Launch, run: Run) -> Iterator[MeasuredServer]:
-    """Give a boot as it is measured, its metrics open."""
+    """Yield a boot for measuring, its metrics open."""
     on_gpus = bool(launch.owned and run.machine.gpus)
     with long_context_prompts.metrics(launch.endpoint()) as metrics:
         server = MeasuredServer(launch.endpoint(), metrics, launch.processes, launch.stoppable)
@@ -210,13 +210,13 @@ def server_of(launch: Launch, run: Run) -> Iterator[MeasuredServer]:
 
 
 def first_is_theirs(number: int) -> bool:
-    """Return whether the other lane boots first in a pair: by lot, and in the next it does not."""
+    """Return whether the other lane boots first in a pair: at random, then alternating."""
     lot = random.Random(number // 2).random() < 0.5  # noqa: S311, PLR2004 - heads or tails
     return lot is bool(number % 2)
 
 
 def _needs_memory(launch: Launch) -> bool:
-    """Return whether preflight kept a server from booting for want of memory alone."""
+    """Return whether preflight refused a boot only because memory does not suffice."""
     failed = [
         check["name"]
         for check in launch.boot.evidence.get("preflight", ())

@@ -1,4 +1,4 @@
-"""Boots a family on caches that something happened to, and asks what its own server was asked."""
+"""Boots a family on damaged caches, and sends it the questions of the run's own server."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.launch import Launch
 
 HALF = 0.6
-"""The share of a whole boot after which one that compiles nothing is killed."""
+"""The killed boot ends after this share of a whole boot if it compiles nothing."""
 
 
 @dataclass
 class CacheBoots:
-    """The boots of one family on separate caches, each made when it is first asked for."""
+    """The boots of one family on separate caches, each made at its first use."""
 
     replicas: Replicas
     _killed: KilledBoot | None = None
@@ -32,11 +32,11 @@ class CacheBoots:
 
     @property
     def folder(self) -> Path:
-        """Where the caches are."""
+        """The folder of the caches."""
         return self.replicas.folder / "caches"
 
     def killed(self) -> KilledBoot:
-        """Return how the boot ended that was killed half-way, on caches that were empty."""
+        """Return how the boot on empty caches ended that was killed half-way."""
         if self._killed is None:
             replicas = self.replicas
             replicas.end_the_own()
@@ -51,9 +51,9 @@ class CacheBoots:
         return self._killed
 
     def of(self, state: CacheState) -> tuple[CacheBoot, ...]:
-        """Return the boots on caches in a state; those they need are made before.
+        """Return the boots on caches in a state; boots that they need are made before.
 
-        Raises `NotApplicable` where this server keeps nothing, or cannot be kept from writing.
+        Raises `NotApplicable` if this server keeps nothing, or cannot be kept from writing.
         """
         if self._made is None:
             self._made = {CacheState.KILLED: self._after_the_killed()}
@@ -65,7 +65,7 @@ class CacheBoots:
         return self._made[state]
 
     def _after_the_killed(self) -> tuple[CacheBoot, ...]:
-        """Boot what the killed boot left behind: twice at once where the machine has the room."""
+        """Boot on the caches that the killed boot left: twice at once if the machine has room."""
         self.killed()
         env = caches.variables(self.folder)
         both = self.replicas.room_for_two()
@@ -98,7 +98,7 @@ class CacheBoots:
 
     def _on_read_only(self) -> CacheBoot:
         if self.replicas.run.lane.command is not None:
-            raise NotApplicable("the lane's own command decides the server's rights")
+            raise NotApplicable("the lane's own command sets the server's permissions")
         copy = self._copy("read-only")
         caches.forbid_writing(copy)
         try:
@@ -119,7 +119,7 @@ class CacheBoots:
         return copy
 
     def _asked(self, launch: Launch, name: str) -> CacheBoot:
-        """Ask a server the questions, and end it."""
+        """Send the questions to a server, and end it."""
         try:
             if not launch.ok:
                 launch.check_surroundings()

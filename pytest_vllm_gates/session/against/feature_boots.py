@@ -1,4 +1,4 @@
-"""Boots a family once more for each combination of features, and asks what was asked without."""
+"""Boots a family again for each combination of features, and sends the same questions."""
 
 from __future__ import annotations
 
@@ -44,37 +44,37 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Run, Subject
 
 GRACE_S = 3.0
-"""What a server gets that may be about to end after its answers."""
+"""Seconds for a server that may be about to end after its answers."""
 
 
 @dataclass(frozen=True)
 class FeatureBoot:
-    """What came of the boot of a combination."""
+    """The result of the boot of a combination."""
 
     combination: Combination
     launch: Launch
     without: Answers
     """The answers without the features."""
     answers: Answers
-    """Those with them."""
+    """The answers with the features."""
     choices: Choices
-    """What vLLM made of the features' flags, by the log of the server that has them."""
+    """vLLM's choices for the features' flags, from the log of the server that has them."""
     rose: dict[str, float]
-    """By how much counters of `/metrics` rose while the features were on."""
+    """The increase of counters of `/metrics` while the features were on."""
     boot_s: float
     version: str | None
-    """That of vLLM, as the run's own server told it."""
+    """vLLM's version, as the run's own server reported it."""
     death: str = ""
-    """How it ended while it was asked; '' where it did not."""
+    """How it ended during the questions; '' if it did not."""
     serve: Mapping[str, Any] = field(default_factory=dict)
-    """The flags of the combination, those of its adapters with them."""
+    """The flags of the combination, including those of its adapters."""
     adapters: AdapterAnswers | None = None
-    """What was asked of its adapters; None where it has none."""
+    """The answers of its adapters; None if it has none."""
 
 
 @dataclass
 class FeatureBoots:
-    """The boots of one family's combinations, each made when it is first asked for."""
+    """The boots of one family's combinations, each made at its first use."""
 
     run: Run
     subject: Subject
@@ -83,7 +83,7 @@ class FeatureBoots:
     progress: Callable[[str], None]
     combinations: tuple[Combination, ...]
     adapters: tuple[AdapterFiles, ...] = ()
-    """Those that the checkpoint has."""
+    """The adapters of the checkpoint."""
     _own: Answers | None = None
     _own_rose: dict[str, float] = field(default_factory=dict)
     _pressure: CachePressure | None = None
@@ -106,12 +106,12 @@ class FeatureBoots:
     def of(self, combination: Combination) -> FeatureBoot:
         """Return the boot of a combination; the run's own server ends before the first.
 
-        Raises `NotApplicable` where nothing tells how to fill the cache of one that is too small.
+        Raises `NotApplicable` if the size of the KV cache, for filling it, is not reported.
         """
         if combination.name not in self._boots:
             _ = self.own
             if self._pressure is None and any(one.presses_cache for one in combination.features):
-                raise NotApplicable("neither log nor metrics tell how much the KV cache holds")
+                raise NotApplicable("neither log nor metrics report the size of the KV cache")
             self.launch.stop()
             self._boots[combination.name] = self._boot(combination)
         return self._boots[combination.name]
@@ -179,7 +179,7 @@ class FeatureBoots:
     def _asked_before(
         self, combination: Combination, places: Mapping[str, str], number: int
     ) -> Launch | None:
-        """Boot the server before it, ask it the same and end it; None where there is none."""
+        """Boot the previous server, send it the same and end it; None if there is none."""
         if not combination.before or combination.deployed:
             return None
         serve = {**self.run.lane.serve, **with_places(combination.before, places)}
@@ -208,7 +208,7 @@ class FeatureBoots:
     def _ask(
         self, endpoint: Endpoint, counters: Sequence[str] = ()
     ) -> tuple[Answers, dict[str, float]]:
-        """Return a server's answers, and by how much counters rose meanwhile."""
+        """Return a server's answers, and the increase of the counters meanwhile."""
         client = CompletionClient(endpoint, ANSWER_LIMIT_S)
         tokens = self.run.options.answer_tokens
         bodies = battery.requests(self.subject.family, self.run.conversations, tokens)
@@ -224,7 +224,7 @@ class FeatureBoots:
 
 
 def _counters(combinations: Iterable[Combination]) -> list[str]:
-    """Return the counters that tell whether features do what they are for."""
+    """Return the counters that show whether features have their effect."""
     return [
         name
         for combination in combinations

@@ -1,7 +1,7 @@
-"""What the other lane gives in place of a golden: a comparison of two lanes needs none recorded.
+"""The other lane's outputs in place of a golden: a comparison of two lanes needs none recorded.
 
-The other lane's gates run first. Where they have no golden, they write what they got into a folder
-of their report; this lane's gates read it there.
+The other lane's gates run first. Without a golden, they write their outputs into a folder of their
+report; this lane's gates read it there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 REPORT = "against"
 """The folder of the other lane's report, below this run's."""
 VARIABLE = "VLLM_GATES_SEEN_GOLDENS"
-"""The folder that the run on the other lane writes to."""
+"""The folder to which the run on the other lane writes."""
 
 
 def of_the_other_lane() -> bool:
@@ -27,13 +27,13 @@ def of_the_other_lane() -> bool:
 
 
 def folder_to_write(subject: Subject) -> Path | None:
-    """Return where this run writes what has no golden; None in a run of its own."""
+    """Return the folder for outputs without a golden; None in a run without another lane."""
     root = os.environ.get(VARIABLE)
     return folder(Path(root), subject) if root else None
 
 
 def seen_folder(run: Run, subject: Subject) -> Path | None:
-    """Return where the other lane's texts are; None where this run has no other lane.
+    """Return the folder of the other lane's texts; None if this run has no other lane.
 
     A worker of xdist knows of the other lane's run by its folder alone.
     """
@@ -44,8 +44,8 @@ def seen_folder(run: Run, subject: Subject) -> Path | None:
 
 
 def note(run: Run, gate: str) -> None:
-    """Say once at the end of the run that a gate compared with the other lane."""
+    """Note once, for the end of the run, that a gate compared with the other lane."""
     lane = run.against.name if run.against else "the other lane"
-    text = f"{gate}: no golden is recorded; compared with what lane {lane} gives"
+    text = f"{gate}: no golden is recorded; compared with the output of lane {lane}"
     if text not in run.notes:
         run.notes.append(text)

@@ -1,4 +1,4 @@
-"""Boots a family in development mode, holds it in every way, has clients leave, ends its engine."""
+"""Boots a family in development mode, pauses it in every way, cancels requests, ends its engine."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
 
 STORY = "Tell me a long story about a lighthouse."
 HELD_QUESTIONS = 4
-"""So many are asked after each hold."""
+"""The number of questions after each pause."""
 IGNORED = ("sleep mode is not supported",)
-"""What vLLM writes where its worker does nothing to sleep (0.32, `v1/worker/cpu_worker.py`)."""
+"""vLLM's log lines if its worker ignores sleep (0.32, `v1/worker/cpu_worker.py`)."""
 REFUSED = ("Sleep mode is not supported", "cumem allocator is not supported")
-"""What it writes where it does not boot with `--enable-sleep-mode` (0.32, `config/model.py`)."""
+"""vLLM's errors if it refuses to boot with `--enable-sleep-mode` (0.32, `config/model.py`)."""
 
 
 @dataclass(frozen=True)
 class HeldBoot:
-    """What came of it."""
+    """The result of the boot."""
 
     launch: Launch
     holds: Sequence[Held] = ()
     over: Sequence[OpenOverHold] = ()
     ignored: str = ""
-    """vLLM's own words where it frees no memory when it sleeps."""
+    """vLLM's own words if it frees no memory in sleep mode."""
     left: CancelResult | None = None
-    """What became of requests whose clients left; None where that cannot be seen."""
+    """The result for requests whose clients disconnected; None if it cannot be observed."""
     engine_ended: StoppedServer | None = None
-    """What became of it when its engine was ended; None where no engine was found."""
+    """The result for the server when its engine was ended; None if no engine was found."""
 
 
 @dataclass
 class HeldBooting:
-    """That boot of one family, made when it is first asked for."""
+    """The paused boot of one family, made at its first use."""
 
     replicas: Replicas
     _made: HeldBoot | None = None
 
     def made(self) -> HeldBoot:
-        """Return what came of it; the run's own server ends before it."""
+        """Return the result; the run's own server ends before it."""
         if self._made is None:
             self.replicas.end_the_own()
             self._made = self._boot()
@@ -66,7 +66,7 @@ class HeldBooting:
         replicas = self.replicas
         # Without a GPU vLLM refuses it: "Sleep mode is not supported on current platform."
         sleeps = {"enable_sleep_mode": True} if replicas.run.machine.gpus else {}
-        title = "held in every way, its engine ended"
+        title = "paused in every way, its engine ended"
         launch = replicas.boot("held", title, serve=sleeps, env=holds.DEVELOPMENT)
         refused = _words(launch, REFUSED)
         if sleeps and refused and not launch.ok:
@@ -115,6 +115,6 @@ class HeldBooting:
 
 
 def _words(launch: Launch, words: Sequence[str]) -> str:
-    """Return the first line of a boot's log that has one of these words; '' where none has."""
+    """Return the first line of a boot's log with one of these words; '' if there is none."""
     lines = log.read_from(launch.log).splitlines() if launch.log else []
     return next((line for line in lines if any(word in line for word in words)), "")

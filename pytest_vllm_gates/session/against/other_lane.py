@@ -1,4 +1,4 @@
-"""Runs the gates on the lane of `--against`, in a pytest process of their own.
+"""Runs the gates on the lane of `--against`, in a separate pytest process.
 
 Its outcomes, exit status and JUnit file stay apart from ours, and its report is complete.
 """
@@ -42,7 +42,7 @@ POLL_S, LAST_LINES = 0.5, 5
 # Measured for both lanes at once, pair by pair, by our own run.
 NOT_THERE = "throughput"
 
-# Others' options that are this run's alone: with a value, and without.
+# Options of other plugins that are for this run alone: with a value, and without.
 VALUED = ("--junitxml", "--junit-xml", "--html", "--maxfail", "-m")
 FLAGS = (
     "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise",
@@ -53,10 +53,9 @@ FLAGS = (
 def run(
     config: pytest.Config, this_run: Run, progress: Callable[[str], None], report: Path
 ) -> OtherRun:
-    """Run the gates this run was asked for on the lane it is held against.
+    """Run the gates that this run selects on the lane of `--against`.
 
-    Its own report goes into a folder of `report`. A server that cannot be reached is not asked for
-    anything.
+    Its own report goes into a folder of `report`. A server that cannot be reached gets no requests.
     """
     folder, options = report / FOLDER, this_run.options
     if why := _out_of_reach(this_run):
@@ -91,7 +90,7 @@ def run(
 
 
 def _out_of_reach(this_run: Run) -> str:
-    """Return why a lane that runs already cannot be asked; '' where it can, or is to boot."""
+    """Return why a running lane cannot be reached; '' if it can, or is to boot."""
     options, other_lane = this_run.options, this_run.against
     if other_lane is None or not other_lane.base_url:
         return ""
@@ -103,7 +102,7 @@ def _out_of_reach(this_run: Run) -> str:
     failure = attach(endpoint, options.stall_timeout_s, pools=pools).failure
     if failure is None or not failure.of_infrastructure:
         return ""
-    return f"lane {other_lane.name} could not be asked: {failure.with_next_step}"
+    return f"lane {other_lane.name} could not be reached: {failure.with_next_step}"
 
 
 def command(config: pytest.Config, options: Options, folder: Path) -> list[str]:
@@ -118,20 +117,20 @@ def command(config: pytest.Config, options: Options, folder: Path) -> list[str]:
     return [
         *(sys.executable, "-m", "pytest"),
         *handed_on(arguments, options),
-        # In one word: pytest looks for the project where a path lies that it does not know.
+        # In one word: pytest looks for the project at a path that it does not recognise.
         *(names["lane"][0], options.against, f"{names['report_dir'][0]}={folder}"),
         *(names["keep_history"][0], "-m", selection, "-p", "no:cacheprovider", *overrides),
     ]
 
 
 def handed_on(arguments: Sequence[str], options: Options) -> list[str]:
-    """Return pytest's arguments without those that are this run's alone."""
+    """Return pytest's arguments without those that are for this run alone."""
     valued, flags, optional = spelling.spelled(options, _is_this_runs)
     return without(arguments, (*VALUED, *valued), (*FLAGS, *flags), optional)
 
 
 def _settings(options: Options) -> Iterator[str]:
-    """Yield settings in place of the project's for the options that are this run's alone."""
+    """Yield settings that replace the project's for the options that are for this run alone."""
     for option in filter(_is_this_runs, options_of(type(options))):
         yield f"{option.ini}={'false' if option.kind.ini == 'bool' else ''}"
 

@@ -1,4 +1,4 @@
-"""Boots a family again as it was or with changes, and asks what its own server was asked first."""
+"""Boots a family again, unchanged or with changes, and repeats its own server's questions."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 ROOM = 1.25
-"""How much more memory than the first server's two of them are taken to need, each."""
+"""Two servers are assumed to need this much more memory than the first, each."""
 
 
 @dataclass
 class Replicas:
-    """The boots of one family that the lifecycle gate makes, one after the other or at once."""
+    """The boots of one family for the lifecycle gate, one after the other or at once."""
 
     run: Run
     subject: Subject
@@ -39,11 +39,11 @@ class Replicas:
     folder: Path
     progress: Callable[[str], None]
     most: int = 1
-    """So many boots the tests that were collected make altogether."""
+    """The number of boots that the collected tests make in all."""
     version: str | None = None
-    """That of vLLM, as the run's own server told it."""
+    """vLLM's version, as the run's own server reported it."""
     first: Sequence[Completion] = ()
-    """What the run's own server answered."""
+    """The answers of the run's own server."""
     resident: int | None = None
     """The memory of its processes, in bytes."""
     boots_s: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Replicas:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """The questions as they are sent."""
+        """The questions as request bodies."""
         plan = load()
         family = self.subject.family
         return [question(family, text, plan.answer_tokens) for text in plan.questions]
@@ -67,7 +67,7 @@ class Replicas:
         return [*zip(self.questions, self.first, strict=True)]
 
     def ask_first(self) -> None:
-        """Ask the run's own server, once, before it ends; raises `Blocked` as its endpoint does."""
+        """Send the run's own server the questions, once; raises `Blocked` as its endpoint does."""
         if not self.first:
             endpoint = self.launch.endpoint()
             self.version = http.version(endpoint)
@@ -75,12 +75,12 @@ class Replicas:
             self.resident = resident_bytes(self.launch.processes())
 
     def end_the_own(self) -> None:
-        """Ask the run's own server, if it was not asked yet, and end it."""
+        """Send the questions to the run's own server, if not done yet, and end it."""
         self.ask_first()
         self.launch.stop()
 
     def room_for_two(self) -> bool:
-        """Return whether two servers fit: never on GPUs, of which one takes what there is."""
+        """Return whether two servers fit: never on GPUs, because one takes all their memory."""
         available = machine_inspect.inspect().available_bytes
         if self.run.machine.gpus or not available or not self.resident:
             return False
@@ -94,7 +94,7 @@ class Replicas:
     def boot(self, name: str, title: str, **changes: Any) -> Launch:
         """Boot the family in a folder of this name, with `changes` of its lane as in `varied`.
 
-        It never raises for a server that does not boot: `Launch` has the failure.
+        It does not raise if the server does not boot: `Launch` has the failure.
         """
         self._tell(title)
         began = time.monotonic()
@@ -105,7 +105,7 @@ class Replicas:
         return launch
 
     def plan(self, name: str, title: str, **changes: Any) -> LaunchPlan:
-        """Return the plan of such a boot, for one that is not to come to its end."""
+        """Return the plan of such a boot, for one that is to be cut short."""
         self._tell(title)
         return session_boot.plan(
             self.varied(**changes), self.subject, self.folder / name, self.progress

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 NAMES = ("first", "second")
 LEAST_REQUESTS = 500
 SETTLED_REQUESTS = 40
-"""What both replicas answer together before the first restart, and after the last one."""
+"""Requests that both replicas answer before the first restart, and after the last one."""
 MOST_WAIT_S = 600.0
-"""What the clients get after the restarts to come to as many requests."""
+"""Seconds after the restarts in which the clients may reach that many requests."""
 
 
 @dataclass(frozen=True)
 class RollingRestart:
-    """What came of it."""
+    """The result of the restarts."""
 
     requests: tuple[BalancedRequest, ...]
     unanswered: int
-    """Requests for which no replica was in."""
+    """Requests while no replica was available."""
     failures: dict[str, str]
     """Why a replica did not serve, by its name."""
     left: dict[str, int]
-    """Requests that a replica still had when it was ended, where there were some."""
+    """Requests that were in flight at a replica when it was ended, if any."""
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -49,7 +49,7 @@ class RollingRestart:
 
 @dataclass
 class RollingRestarts:
-    """The rolling restart of one family, made when it is first asked for."""
+    """The rolling restart of one family, made at its first use."""
 
     replicas: Replicas
     _made: RollingRestart | None = None
@@ -57,12 +57,12 @@ class RollingRestarts:
     def made(self) -> RollingRestart:
         """Return the rolling restart; the run's own server ends before it.
 
-        Raises `NotApplicable` where there is no room for two servers.
+        Raises `NotApplicable` if two servers do not fit.
         """
         if self._made is None:
             self.replicas.end_the_own()
             if not self.replicas.room_for_two():
-                raise NotApplicable("there is no room for two servers at once")
+                raise NotApplicable("the memory does not suffice for two servers at once")
             self._made = self._restart()
         return self._made
 

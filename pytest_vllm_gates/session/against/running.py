@@ -1,4 +1,4 @@
-"""Measures the throughput of two servers that run already: blocks in turns, and no boots."""
+"""Measures the throughput of two running servers: blocks in turns, and no boots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GROUP_BLOCKS = 4
 RUNS = "runs"
-"""What the lanes of a comparison without boots have in the evidence."""
+"""The key, in the evidence, of the lanes of a comparison without boots."""
 
 
 @dataclass
@@ -33,13 +33,13 @@ class RunningComparison(LaneComparison):
     """Rounds of blocks in turns on two servers, ours first; each round is kept as a pair."""
 
     seed: str = field(default_factory=lambda: secrets.token_hex(4))
-    """Makes this run's prompts unlike those of a run before, which the servers may have cached."""
+    """Makes this run's prompts unlike those of earlier runs, which the servers may have cached."""
 
     def measure(self, *, whole: bool) -> Decision:
-        """Measure round after round until it can be said which, or, when `whole`, all of them.
+        """Measure round after round until the speeds differ clearly, or all rounds if `whole`.
 
-        Raises `Blocked` or `Infrastructure` where a server does not answer, and `Inconclusive`
-        where others use one.
+        Raises `Blocked` or `Infrastructure` if a server does not answer, and `Inconclusive`
+        if other clients use one.
         """
         _, most = self.plan.running.rounds
         ours, theirs = self._boot(self.ours, 0), self._boot(self.theirs, 0)
@@ -82,7 +82,7 @@ class RunningComparison(LaneComparison):
 
 
 def _expected(plan: BetweenRunning, block_s: float) -> str:
-    """Return how long the rounds will take, where a block takes so many seconds."""
+    """Return how long the rounds will take, given the seconds of a block."""
     round_min = plan.groups * GROUP_BLOCKS * block_s / 60
     least, most = (round_min * rounds for rounds in plan.rounds)
     return f"first look at the speeds in about {least:.1f} min, the last in {most:.0f} min"
@@ -90,9 +90,9 @@ def _expected(plan: BetweenRunning, block_s: float) -> str:
 
 @contextlib.contextmanager
 def _alone(launch: Launch, comparison: LaneComparison) -> Iterator[MeasuredServer]:
-    """Give a server as it is measured; raises `Inconclusive` where it cannot be, or others use it.
+    """Yield a server for measuring; raises `Inconclusive` if it cannot be measured alone.
 
-    What others send later shows in the server's count of tokens: such blocks are left out.
+    Later requests of others show in the server's count of tokens: such blocks are left out.
     """
     endpoint = launch.endpoint()
     with server_of(launch, comparison.ours) as server:
@@ -102,7 +102,7 @@ def _alone(launch: Launch, comparison: LaneComparison) -> Iterator[MeasuredServe
             others = 0
         if others:
             raise Inconclusive(
-                f"others use the server at {endpoint.base_url}: {others} requests are in flight; "
-                "measure it when idle"
+                f"other clients use the server at {endpoint.base_url}: {others} requests are in "
+                "flight; measure it when idle"
             )
         yield server

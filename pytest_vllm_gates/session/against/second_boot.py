@@ -1,4 +1,4 @@
-"""Boots a family once more as it was, asks what was asked before, and tells it to stop."""
+"""Boots a family again unchanged, repeats the questions, and stops it during an answer."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ STORY = "Tell me a long story about a lighthouse."
 
 @dataclass(frozen=True)
 class SecondBoot:
-    """What came of it."""
+    """The result of the second boot."""
 
     launch: Launch
     answers: Sequence[Completion]
-    """To the questions that the first was asked."""
+    """Its answers to the first boot's questions."""
     stopped: StoppedServer | None
-    """None where it did not serve."""
+    """None if it did not serve."""
 
 
 @dataclass
 class SecondBooting:
-    """The second boot of one family, made when it is first asked for."""
+    """The second boot of one family, made at its first use."""
 
     replicas: Replicas
     _made: SecondBoot | None = None
@@ -45,7 +45,7 @@ class SecondBooting:
         return self._made
 
     def _boot(self) -> SecondBoot:
-        launch = self.replicas.boot("second", "as it was, told to stop while it answers")
+        launch = self.replicas.boot("second", "unchanged, stopped while it answers")
         try:
             if not launch.ok:
                 return SecondBoot(launch, (), None)

@@ -49,7 +49,7 @@ def test_unwritable_report_leaves_the_verdict(
     assert len([line for line in lines if "verdict.json was not written" in line]) == 1
     assert f"verdict.json was not written: {why}" in result.stdout.str()
     assert "nor was report.html" in lines
-    lost = [line for line in lines if line.startswith("  no incident could be kept of")]
+    lost = [line for line in lines if line.startswith("  no incident was written of")]
     assert len(lost) == (promotion == "REJECT")
     assert [line for line in lines if line.startswith("  the report's folder")]
     assert (project.path / "taken").read_text() == "a file"

@@ -81,8 +81,8 @@ def test_incidents_lost_for_one_reason_are_one_line(tmp_path: Path) -> None:
         unwritten.lose_incident(run, test, full)
     unwritten.lose_incident(run, "test_d", ValueError("odd"))
     first, second = unwritten.lines(run)
-    assert first.startswith(f"no incident could be kept of test_a and 2 more tests: {tmp_path} was")
-    assert second == "no incident could be kept of test_d: ValueError: odd"
+    assert first.startswith(f"no incident was written of test_a and 2 more tests: {tmp_path} was")
+    assert second == "no incident was written of test_d: ValueError: odd"
 
 
 def test_workers_notes_reach_the_controller() -> None:

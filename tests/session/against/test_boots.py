@@ -1,4 +1,4 @@
-"""Two lanes in pairs of boots: side by side where they fit, else by turns, and all of them end."""
+"""Two lanes in pairs of boots: side by side if they fit, else in turns; all of them end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SlowServer(CountingServer):
 
 @dataclass
 class Booted:
-    """A server that is up already, as a boot gives it."""
+    """A running server, as a boot returns it."""
 
     server: CountingServer
     up: list[Booted]
@@ -61,7 +61,7 @@ class Booted:
 
 @dataclass
 class Lane:
-    """Stands in for a run of one lane: it boots whatever it is told to."""
+    """Replaces a run of one lane: it boots the given server or failure."""
 
     server: CountingServer
     up: list[Booted]
@@ -83,7 +83,7 @@ class Lane:
 
 
 def lacks_memory(up: list[Booted]) -> Boot | None:
-    """Return the failure of a boot that preflight foresaw, where another server is up."""
+    """Return the failure of a boot that preflight refused, if another server is up."""
     checks = [{"name": "free_memory", "state": "fails"}, {"name": "port", "state": "ok"}]
     return Boot(failure=Failure("no room"), evidence={"preflight": checks}) if up else None
 

@@ -1,4 +1,4 @@
-"""The run's own server is asked and ends; each combination boots once, is asked and ends."""
+"""The run's own server answers and ends; each combination boots once, answers and ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORDS = {one.name: one.begins for one in SHIPPED}
 
 
 class Started:
-    """A server that is up already, as a boot gives it."""
+    """A running server, as a boot returns it."""
 
     process = None
 
@@ -56,7 +56,7 @@ class Started:
 
 
 class Boots:
-    """Boots what is asked for: the same fake server each time, by the lane that it is given."""
+    """Boots the same fake server each time, with the lane that it is given."""
 
     def __init__(self, server: AdapterServer, folder: Path) -> None:
         self.server, self.up = server, list[str]()
@@ -100,7 +100,7 @@ def plain(booting: Boots) -> Combination:
     return booting.combinations[0]
 
 
-def test_the_own_server_is_asked_first_and_then_ends(booting: Boots) -> None:
+def test_the_own_server_answers_first_and_then_ends(booting: Boots) -> None:
     assert booting.up == ["own"]
     boot = booting.boots.of(plain(booting))
     assert booting.up == []
@@ -147,15 +147,15 @@ def test_a_small_cache_is_that_of_the_own_server_and_is_filled(
         assert {"pressed 1", "pressed 8", "question 1, afterwards"} < {*answers.by_request}
 
 
-def test_a_cache_that_nobody_tells_of_is_not_made_small(booting: Boots) -> None:
+def test_a_cache_of_unknown_size_is_not_made_small(booting: Boots) -> None:
     (small,) = catalog.chosen("small-cache", catalog.load(), gpus=False)
     booting.boots.combinations = (small,)
-    with pytest.raises(NotApplicable, match="how much the KV cache holds"):
+    with pytest.raises(NotApplicable, match="size of the KV cache"):
         booting.boots.of(small)
     assert not booting.lanes
 
 
-def test_a_cache_is_handed_over_by_the_server_before(booting: Boots) -> None:
+def test_a_cache_is_handed_over_by_the_previous_server(booting: Boots) -> None:
     (handed,) = catalog.chosen("kv-handover", catalog.load(), gpus=False)
     boot = booting.boots.of(handed)
     roles = [lane.serve["kv_transfer_config"]["kv_role"] for lane in booting.lanes]
@@ -170,7 +170,7 @@ def test_a_cache_is_handed_over_by_the_server_before(booting: Boots) -> None:
     assert booting.up == []
 
 
-def test_a_server_before_that_does_not_boot_is_what_is_told(booting: Boots) -> None:
+def test_a_previous_server_that_does_not_boot_is_reported(booting: Boots) -> None:
     (handed,) = catalog.chosen("kv-handover", catalog.load(), gpus=False)
     booting.fails = True
     boot = booting.boots.of(handed)
@@ -224,7 +224,7 @@ def test_a_boot_that_fails_is_returned_with_its_flags(booting: Boots) -> None:
     assert boot.serve["enable_lora"] is True
 
 
-def test_an_engine_that_dies_of_the_questions_is_told(booting: Boots) -> None:
+def test_an_engine_that_dies_of_the_questions_is_reported(booting: Boots) -> None:
     booting.dies = True
     boot = booting.boots.of(plain(booting))
     assert boot.death == "EngineDeadError"

@@ -1,4 +1,4 @@
-"""Two servers that run already are measured in turns: nothing is booted, paused or ended."""
+"""Two running servers are measured in turns: nothing is booted, paused or ended."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLAN = planned_throughput(
 
 
 class BusyServer(CountingServer):
-    """Has a request of somebody else's in flight."""
+    """Has another client's request in flight."""
 
     def answer_to(self, request: object) -> ServerAnswer:
         status, body = super().answer_to(request)  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ def compared(
 
 @pytest.fixture(autouse=True)
 def _replaceable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `dataclasses.replace` take the stand-ins of runs, and do with little warm-up."""
+    """Let `dataclasses.replace` accept the fake runs, and shorten the warm-up."""
     monkeypatch.setattr("dataclasses.replace", lambda run, **_: run)
     monkeypatch.setattr(against_running, "WARM_UP_BLOCKS", 1)
 
@@ -99,7 +99,7 @@ def test_equal_servers_pass_in_turns(tmp_path: Path) -> None:
 
 
 def test_two_comparisons_have_unlike_prompts(tmp_path: Path) -> None:
-    """A block's prompts hang on its name; the servers run on, and have cached earlier ones."""
+    """A block's prompts depend on its name: the servers may have cached earlier ones."""
     server = CountingServer()
     assert compared(tmp_path, server, server).seed != compared(tmp_path, server, server).seed
     server.server_close()
