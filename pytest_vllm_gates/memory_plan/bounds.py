@@ -1,4 +1,4 @@
-"""Bounds on the numbers of a config: what no model has is an error, before anything is computed."""
+"""Bounds on the numbers of a config: impossible values are errors, before anything is computed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern", "attn_ty
 
 
 def check(config: Mapping[str, Any], where: str = "", *, numbers_only: bool = False) -> None:
-    """Raise `UserError` for a number that is no number, is negative, or that no model has.
+    """Raise `UserError` for a value that is not a number, is negative, or exceeds every model's.
 
     With `numbers_only` other values pass: vision towers have lists of widths, and words.
     """
@@ -56,8 +56,8 @@ def check(config: Mapping[str, Any], where: str = "", *, numbers_only: bool = Fa
         most = MOST_OF.get(key, MOST)
         if not isinstance(value, int) or not 0 <= value <= most:
             raise UserError(
-                f"config.json: {where + key!r} is {excerpt(value)}; a whole number from 0 to "
-                f"{most:,} is needed\ngive the config.json of the whole checkpoint"
+                f"config.json: {where + key!r} is {excerpt(value)}; expected an integer from 0 to "
+                f"{most:,}\npass the config.json of the whole checkpoint"
             )
     for key in LISTS:
         value = config.get(key)

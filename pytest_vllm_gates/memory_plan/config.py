@@ -1,6 +1,6 @@
-"""The text part of a config.json, and what vLLM makes of flags that are left out or "auto".
+"""The text part of a config.json, and vLLM's values for flags that are left out or "auto".
 
-The text part is read where it is nested, with the defaults of its model class. Flags follow vLLM
+A nested text part gets the defaults of its model class. Flags follow vLLM
 0.32: `EngineArgs.get_batch_defaults`, `resolve_kv_cache_dtype_string`,
 `VllmConfig.max_concurrent_batches`, `MambaModelConfig`, `CpuPlatform.check_and_update_config`.
 """
@@ -45,7 +45,7 @@ TEXT_OF = {
     "glm4v_moe": "glm4v_moe_text",
 }
 
-# Keys of one meaning: the name used here first, then what older classes call it.
+# Keys with the same meaning: the name used here, then the names in older classes.
 ALIASES = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
     "num_attention_heads": ("n_head", "n_heads"),
@@ -61,17 +61,17 @@ ALIASES = {
 }  # fmt: skip
 ESSENTIAL = ("num_hidden_layers", "num_attention_heads")
 
-# What no two sizes of a family share: a class's default says nothing of a whole model's file.
+# Keys that differ between the sizes of a family: a class's default does not fit a whole model.
 SIZES = (
     "hidden_size", "intermediate_size", "max_position_embeddings", "moe_intermediate_size",
     "n_routed_experts", "num_experts", "num_local_experts", "vocab_size",
 )  # fmt: skip
-WHOLE = "whole number"
+WHOLE = "an integer"
 
 
 @cache
 def model_types() -> dict[str, dict[str, Any]]:
-    """Return what is known of each model type, by its name."""
+    """Return the known facts of each model type, by its name."""
     return tomllib.loads(MODEL_TYPES.read_text(encoding="utf-8"))
 
 
@@ -92,11 +92,11 @@ def text_part(config: Mapping[str, Any]) -> tuple[dict[str, Any], str, bool]:
 def filled(
     text_config: Mapping[str, Any], model_type: str, *, nested: bool
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the text config under one set of names, and what the class's defaults filled in.
+    """Return the text config under one set of names, and notes on the defaults that it got.
 
-    Only a nested config may leave out what a model is made of: multimodal configs do, and their
-    classes' defaults are what the model was made with. A config of a whole model that does so is
-    cut short, and nothing is guessed for it.
+    Only a nested config may leave out essential keys: multimodal configs do, and the model was
+    made with its class's defaults. A whole model's config without them is cut off, and nothing is
+    guessed for it.
     """
     normalised = dict(text_config)
     for name, aliases in ALIASES.items():
@@ -118,7 +118,7 @@ def filled(
             f"config.json: {' and '.join(map(repr, missing))} "
             f"{'is' if len(missing) == 1 else 'are'} missing, so the cache's size is unknown"
             f"{f' (model type {model_type!r})' if model_type else ''}\n"
-            "give the config.json of the whole checkpoint"
+            "pass the config.json of the whole checkpoint"
         )
     notes = []
     for key, value in defaults.items():
@@ -132,21 +132,21 @@ def filled(
 
 
 def check_numbers(config: Mapping[str, Any], keys: Iterable[str], *, least: int) -> None:
-    """Raise `UserError` for a value that is there and is no whole number from `least` on."""
+    """Raise `UserError` for a value that is set, but is not an integer >= `least`."""
     for key in keys:
         value = config.get(key)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UserError(f"config.json: {key!r} is {value!r}; a {WHOLE} from {least} is needed")
+            raise UserError(f"config.json: {key!r} is {value!r}; expected {WHOLE} >= {least}")
 
 
 def number(config: Mapping[str, Any], key: str) -> int:
-    """Return the whole number under `key`; raises `UserError` when there is none."""
+    """Return the integer under `key`; raises `UserError` if there is none."""
     value = config.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
         actual = "missing" if value is None else f"{value!r}"
-        raise UserError(f"config.json: {key!r} is {actual}; a {WHOLE} is needed to plan this model")
+        raise UserError(f"config.json: {key!r} is {actual}; planning this model requires {WHOLE}")
     return value
 
 
@@ -155,7 +155,7 @@ BYTES = {
     "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1,
 }  # fmt: skip
 PACKED_LATENT = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
-"""Bytes of a token in the sparse kernels' own formats, which no width gives."""
+"""Bytes of a token in the sparse kernels' own formats, which do not follow from a width."""
 REFUSED_CACHE_TYPES = (
     "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head", "nvfp4", "turboquant_k8v4",
     "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "ultraquant_4bit",
@@ -166,13 +166,13 @@ FP8_NAMES = {"fp8", "fp8_e4m3", "fp8_per_tensor"}
 
 
 def kv_cache_dtype(shape: ModelShape, serving: Serving) -> tuple[str, str | None]:
-    """Return the cache's type as vLLM resolves it, and what to tell a person about it."""
+    """Return the cache's type as vLLM resolves it, or why it cannot be planned."""
     cache_type = serving.kv_cache_dtype
     known_types = {*BYTES, *PACKED_LATENT}
     if cache_type in REFUSED_CACHE_TYPES:
         return (
             cache_type,
-            f"the cache type {cache_type!r} has pages of its own, which are not planned here",
+            f"the cache type {cache_type!r} has its own page format, which is not planned here",
         )
     if cache_type not in known_types:
         guess = nearest(cache_type, known_types)
@@ -188,10 +188,10 @@ def kv_cache_dtype(shape: ModelShape, serving: Serving) -> tuple[str, str | None
 
 
 def _sparse(cache_type: str, shape: ModelShape, serving: Serving) -> str:
-    """Return the type a sparse kernel makes of the one asked for.
+    """Return the type that a sparse kernel uses for the requested one.
 
-    FlashMLA's kernels have an fp8 format of their own and use it for whatever fp8 is asked for;
-    FlashInfer's, on Blackwell, keep plain fp8. GLM 5 on Blackwell keeps fp8 unless told otherwise.
+    FlashMLA's kernels use their own fp8 format for every fp8 type; FlashInfer's kernels, on
+    Blackwell, use plain fp8. GLM 5 on Blackwell uses fp8 by default.
     """
     version = versions.parsed(serving.vllm_version)
     if cache_type == "auto" and version < versions.SPARSE_KEEPS_ITS_TYPE:
@@ -203,7 +203,7 @@ def _sparse(cache_type: str, shape: ModelShape, serving: Serving) -> str:
 
 
 def _from_checkpoint(quantisation: Mapping[str, Any]) -> str | None:
-    """Return the cache type the checkpoint was calibrated for, which "auto" then means."""
+    """Return the cache type that the checkpoint was calibrated for; "auto" then means this type."""
     inner = quantisation.get("quantization")
     for place in (quantisation, inner if isinstance(inner, dict) else {}):
         scheme = place.get("kv_cache_scheme")
@@ -220,17 +220,17 @@ def model_bytes(shape: ModelShape, serving: Serving) -> int:
     name = shape.dtype if serving.dtype == "auto" else serving.dtype
     if name not in BYTES:
         if serving.dtype != "auto":
-            raise UserError(f"--dtype {name!r} is not known; such as bfloat16")
-        raise UserError(f"config.json: the type {name!r} is not known; give --dtype")
+            raise UserError(f"--dtype {name!r} is not known; for example bfloat16")
+        raise UserError(f"config.json: the type {name!r} is not known; pass --dtype")
     return BYTES[name]
 
 
 LARGE_DEVICE, HUGE_DEVICE = 70 * GIB, 160 * GIB
-"""Where vLLM's defaults change (`EngineArgs.get_batch_defaults` of 0.32)."""
+"""The sizes at which vLLM's defaults change (`EngineArgs.get_batch_defaults` of 0.32)."""
 
 
 def max_num_batched_tokens(serving: Serving, *, certain: bool) -> tuple[int, str | None]:
-    """Return the tokens of one batch, and a word when a guess was needed where it matters."""
+    """Return the tokens of one batch, and a note if a guess was needed and matters."""
     if serving.max_num_batched_tokens is not None:
         return serving.max_num_batched_tokens, None
     if serving.device == "cpu":
@@ -238,7 +238,7 @@ def max_num_batched_tokens(serving: Serving, *, certain: bool) -> tuple[int, str
         return 2048 * ranks, None
     if serving.device_memory is None:
         note = (
-            "max_num_batched_tokens was taken to be 8192, vLLM's default from 70 GiB a device "
+            "max_num_batched_tokens is assumed to be 8192, vLLM's default from 70 GiB a device "
             "(2048 below, and on an A100): a window's share depends on it"
         )
         return 8192, None if certain else note
@@ -259,7 +259,7 @@ def max_num_seqs(serving: Serving) -> int:
 
 
 def batches_in_flight(serving: Serving, version: Version) -> int:
-    """Return how many batches may be scheduled and not yet settled."""
+    """Return how many batches may be scheduled at once, before the first one is finished."""
     stages = serving.pipeline_parallel_size
     if version < versions.BATCHES_IN_FLIGHT:
         return 1
@@ -270,7 +270,7 @@ def batches_in_flight(serving: Serving, version: Version) -> int:
 
 
 def caches_prefixes(shape: ModelShape, serving: Serving, version: Version) -> bool:
-    """Return whether prefixes are cached, which costs a recurrent layer one more block."""
+    """Return whether prefixes are cached; a recurrent layer then needs one more block."""
     if serving.enable_prefix_caching is not None:
         return serving.enable_prefix_caching
     recurrent = any(cache.kind is CacheKind.STATE for cache in shape.caches)

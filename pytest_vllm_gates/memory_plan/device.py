@@ -1,10 +1,10 @@
-"""The memory that a device has left for the cache, and where that figure comes from.
+"""The memory that a device has left for the cache, and how it is computed.
 
     available = utilization * device memory - weights / devices - runtime
 
 Weights are read from their files or counted. The runtime (activations of the largest batch, the
-sampler, kernels, communication, graphs) is in no file: vLLM measures it at startup, and it is
-estimated here.
+sampler, kernels, communication, graphs) is estimated: no file records it, vLLM measures it at
+startup.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_BYTES = 2**50
 
 @dataclass(frozen=True)
 class DeviceShare:
-    """Where a device's memory goes."""
+    """How a device's memory is used."""
 
     kv_memory_bytes: int | None
     device_bytes: int | None
@@ -37,22 +37,26 @@ class DeviceShare:
     notes: tuple[str, ...] = ()
     overhead_low: int | None = None
     overhead_high: int | None = None
-    """The interval of an estimated overhead; None where the overhead is given."""
+    """The interval of an estimated overhead; None if the overhead is given."""
 
 
 def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
-    """Return what is left for the cache; raises `UserError` for a room that makes no sense."""
+    """Return the memory left for the cache; raises `UserError` for impossible values."""
     if room.kv_memory is not None and room.device_memory is not None:
-        raise UserError("--kv-memory and --gpu-memory: give one, what is left or the whole")
+        raise UserError(
+            "--kv-memory and --gpu-memory exclude each other: pass the cache's memory or the "
+            "whole device's"
+        )
     if room.utilization is not None and not 0 < room.utilization <= 1:
         raise UserError(
-            f"--gpu-memory-utilization {room.utilization:g} makes no sense; a share such as 0.92"
+            f"--gpu-memory-utilization {room.utilization:g} is not valid: expected a share above "
+            "0, up to 1, for example 0.92"
         )
     for name, amount in (("kv-memory", room.kv_memory), ("gpu-memory", room.device_memory)):
         if amount is not None and not 0 < amount <= MOST_BYTES:
-            raise UserError(f"--{name} of {amount} bytes makes no sense; such as 80GiB")
+            raise UserError(f"--{name} of {amount} bytes is not valid; for example 80GiB")
     if room.overhead is not None and not 0 <= room.overhead <= MOST_BYTES:
-        raise UserError(f"--overhead of {room.overhead} bytes makes no sense; such as 2GiB")
+        raise UserError(f"--overhead of {room.overhead} bytes is not valid; for example 2GiB")
     weights = model_weights.weights(shape, serving, room.weights)
     if room.kv_memory is not None or room.device_memory is None:
         return DeviceShare(room.kv_memory, None, None, weights)
@@ -65,18 +69,18 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
     notes = []
     if room.utilization is None:
         since = "from 0.19 on" if version >= versions.UTILIZATION_092 else "before 0.19"
-        notes.append(f"{usual:g} of a device is what vLLM takes by default {since}")
+        notes.append(f"vLLM uses {usual:g} of a device by default {since}")
     if estimate:
         notes.append(
-            f"what the runtime takes is an estimate: {said_of(estimate)}. vLLM measures "
-            "it at startup: give what it prints as --kv-memory, or what it takes as --overhead"
+            f"the runtime's memory is an estimate: {said_of(estimate)}. vLLM measures it at "
+            "startup: pass the printed cache memory as --kv-memory, or the overhead as --overhead"
         )
     if weights is None:
         method = model_weights.unknown_method(shape)
         reason = f": the quantisation {method!r} is not known here" if method else ""
         notes.append(
-            f"the weights' size is unknown{reason}, so what is left for the cache is unknown; give "
-            "the folder of the checkpoint, with its safetensors files, as --config"
+            f"the weights' size is unknown{reason}, so the cache's memory is unknown; pass the "
+            "folder of the checkpoint, with its safetensors files, as --config"
         )
         return DeviceShare(None, room.device_memory, overhead, None, tuple(notes), low, high)
     notes += weights.unsure
@@ -87,9 +91,9 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
 
 
 def usual_utilization(version: str) -> float:
-    """Return `gpu_memory_utilization` of a version of vLLM where none is set.
+    """Return the default `gpu_memory_utilization` of a version of vLLM.
 
-    Raises `UserError` for what is no version.
+    Raises `UserError` for an invalid version.
     """
     return 0.92 if versions.parsed(version) >= versions.UTILIZATION_092 else 0.9
 

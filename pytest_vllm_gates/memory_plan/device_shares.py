@@ -1,7 +1,7 @@
-"""What each pipeline stage puts on one of its devices, as vLLM divides a model's weights.
+"""The weights that each pipeline stage stores on one device, as vLLM divides them.
 
 Read from vLLM 0.32: `get_pp_indices` (layers of a stage), `VocabParallelEmbedding` (padded to 64
-words), `QKVParallelLinear` (key-value heads are copied where there are fewer than devices),
+words), `QKVParallelLinear` (key-value heads are copied if there are fewer than devices),
 `mxfp4_round_up_hidden_size_and_intermediate_size` (experts in MXFP4 are padded on each device).
 """
 

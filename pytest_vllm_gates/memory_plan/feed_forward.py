@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.memory_plan.types import ModelShape
 
 UNGATED = ("nemotron_h", "nemotron", "phi", "starcoder2", "gpt_neox", "gpt2", "opt", "falcon")
-# Types whose routers have no bias an expert, though their experts are counted as DeepSeek's are.
+# Types whose routers have no bias per expert, although their experts are counted like DeepSeek's.
 UNBIASED = ("deepseek_v2",)
 
 
@@ -88,7 +88,7 @@ def _experts(
     name = f"layers.{layer}.{parent}.experts"
     size = count * matrices * hidden * inner
     yield ParameterPart(Role.EXPERTS, size, name=name, columns=hidden, layer=layer)
-    # DeepSeek's way of routing has a bias an expert, to keep them evenly busy.
+    # DeepSeek's routing has a bias per expert, which balances their load.
     bias = count if text_config.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
     if text_config.get("use_routing_bias"):
         bias = count

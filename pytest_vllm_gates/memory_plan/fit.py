@@ -1,6 +1,6 @@
-"""What a cache memory holds: the printed figures, the limits, and how a server's report differs.
+"""The capacity of a cache's memory: vLLM's figures, the limits, and deviations of a server.
 
-The limits are found by trying.
+The limits are found by search.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.server.startup_check import Startup
 
 LONG = 2**27
-"""A context no model has: what a long one costs a token is measured below it."""
+"""A context longer than any model's; the search for the longest context starts below it."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How vLLM lays the cache out, for asking it what a given memory holds."""
+    """vLLM's layout of the cache, which gives the capacity of a memory."""
 
     buckets: tuple[Bucket, ...]
     demand: Demand
@@ -33,17 +33,17 @@ class Layout:
     parts: Sequence[range] | None
 
     def pool(self, available: int) -> Pool:
-        """Return the pool that `available` bytes make."""
+        """Return the pool that fits in `available` bytes."""
         return kv_cache.pool(self.buckets, available, self.demand, self.version, self.parts)
 
     def needed(self, context: int) -> int:
-        """Return the bytes vLLM asks for before it serves `context` tokens."""
+        """Return the bytes that vLLM requires to serve `context` tokens."""
         demand = replace(self.demand, context=context)
         return kv_cache.needed_bytes(self.buckets, demand, self.version, self.parts)
 
 
 def fitted(plan: MemoryPlan, available: int, layout: Layout) -> MemoryPlan:
-    """Return the plan with what `available` bytes hold."""
+    """Return the plan with the capacity of `available` bytes."""
     pool = layout.pool(available)
     needed = layout.needed(layout.demand.context)
     fits = needed <= available
@@ -70,7 +70,7 @@ def fitted(plan: MemoryPlan, available: int, layout: Layout) -> MemoryPlan:
 
 
 def largest_context(available: int, layout: Layout) -> int:
-    """Return the longest context that vLLM would start with; 0 where not even one token fits."""
+    """Return the longest context that vLLM would start with; 0 if not even one token fits."""
     fits, too_long = 0, LONG
     while too_long - fits > 1:
         middle = (fits + too_long) // 2
@@ -84,7 +84,7 @@ def largest_context(available: int, layout: Layout) -> int:
 def token_cost(
     buckets: Sequence[Bucket], demand: Demand, parts: Sequence[range] | None = None
 ) -> int:
-    """Return the bytes of one device, of a pipeline's fullest, that one more token costs."""
+    """Return the bytes that one more token costs on a device, in a pipeline on the fullest one."""
     growing = sum(
         1 / (bucket.page.block_size * demand.ranks)
         for bucket in buckets
@@ -102,13 +102,13 @@ def _block(buckets: Sequence[Bucket], parts: Sequence[range] | None) -> int:
 def state_cost(
     buckets: Sequence[Bucket], demand: Demand, parts: Sequence[range] | None = None
 ) -> int:
-    """Return the bytes of one device that a sequence's states hold, padding included."""
+    """Return the bytes of a sequence's states on one device, padding included."""
     blocks = demand.states * sum(bucket.page.kind is CacheKind.STATE for bucket in buckets)
     return blocks * _block(buckets, parts)
 
 
 def meanings(layout: Layout) -> list[str]:
-    """Return how the printed figures are to be read, where their names mislead."""
+    """Return notes on printed figures whose names are misleading."""
     if len(layout.buckets) == 1 and layout.buckets[0].page.kind in kv_cache.GROWING:
         return []
     if layout.version < versions.TOKENS_ARE_WHOLE_REQUESTS:
@@ -116,12 +116,12 @@ def meanings(layout: Layout) -> list[str]:
             return []
         return [
             f"this vLLM prints the tokens of one of {len(layout.buckets)} groups as its KV cache "
-            "size; the concurrency it prints is that of the whole pool"
+            "size; the printed concurrency counts the whole pool"
         ]
     return [
-        "this vLLM prints concurrency times context as its KV cache size; as some layers do not "
-        "grow with the context, the figure changes with --max-model-len and memory divided by it "
-        "is no cost of a token"
+        "this vLLM prints concurrency times context as its KV cache size; because some layers do "
+        "not grow with the context, the figure changes with --max-model-len; do not divide memory "
+        "by it to get the cost of a token"
     ]
 
 
@@ -134,12 +134,12 @@ MARGIN = 0.05
 ROUNDED_GIB = 0.005
 """Half of the last digit that vLLM prints."""
 SEGMENT_GIB = 20 * 2**20 / GIB
-"""What torch's allocator may take at once beyond what was asked for (`kLargeBuffer` of
-c10/cuda/CUDACachingAllocator.h): vLLM prints what the device gave, not what the weights fill."""
+"""The memory that torch's allocator may reserve beyond a request (`kLargeBuffer` of
+c10/cuda/CUDACachingAllocator.h): vLLM prints the reserved memory, not the size of the weights."""
 
 
 def serving(flags: Mapping[str, Any], version: str | None, device: str) -> Serving:
-    """Return the flags of a server as the plan takes them; those it does not know are left out."""
+    """Return the flags of a server that the plan knows; unknown flags are left out."""
     is_integer = {field.name: "int" in str(field.type) for field in fields(Serving)}
     known_flags = {
         name: value
@@ -155,7 +155,7 @@ def serving(flags: Mapping[str, Any], version: str | None, device: str) -> Servi
 
 
 def started(flags: Mapping[str, Any], version: str | None, startup: Startup) -> Serving:
-    """Return the flags of a server that has started: its log tells the device and the processor."""
+    """Return the flags of a started server; device and processor are read from its log."""
     device = "cpu" if startup.facts.get("device") == "cpu" else "cuda"
     state_dtype = startup.cpu_ssm_cache_dtype
     if state_dtype:
@@ -164,9 +164,9 @@ def started(flags: Mapping[str, Any], version: str | None, startup: Startup) -> 
 
 
 def differences(plan: MemoryPlan, reported: Startup) -> Iterator[str]:
-    """Yield one sentence for every figure that is more than 5 % beside the plan.
+    """Yield one sentence for every figure that differs from the plan by more than 5 %.
 
-    The memory a log tells is rounded, so that the plan is an interval.
+    A log rounds the memory, so the plan is an interval.
     """
     tokens, concurrency = (reported.figures.get(name) for name in ("kv_tokens", "kv_concurrency"))
     if plan.low and plan.high and tokens is not None:
@@ -187,4 +187,4 @@ def _deviation(
     below, above = slack
     if not low * (1 - MARGIN) - below <= reported <= high * (1 + MARGIN) + above:
         between = f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g}"
-        yield f"{figure}: planned {between}, and vLLM reports {reported:,.6g}"
+        yield f"{figure}: planned {between}, but vLLM reports {reported:,.6g}"

@@ -12,9 +12,9 @@ and `v1/kv_cache_interface.py`:
         state           1 + drafted tokens, and one more with prefix caching
     concurrency       = num_blocks / blocks of a request
 
-The printed "KV cache size" is `int(concurrency * L)` from 0.20.2 on, and so depends on L wherever
-something does not grow with the context. Before, it was `num_blocks // groups * block_size`: with
-four groups a quarter of what the pool holds. For one group both are the same.
+The printed "KV cache size" is `int(concurrency * L)` from 0.20.2 on, so it depends on L if a part
+of the cache does not grow with the context. Before, it was `num_blocks // groups * block_size`:
+with four groups a quarter of the pool's capacity. For one group both are the same.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ ALL_LAYERS: tuple[range | None, ...] = (None,)
 
 
 class CannotUnifyError(Exception):
-    """Pages of this model have sizes that no block size makes equal."""
+    """No block size makes the pages of this model equal in size."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """What one layer keeps in one block; layers with equal pages share a group."""
+    """The part of one layer in one block; layers with equal pages share a group."""
 
     kind: CacheKind
     block_size: int
@@ -55,13 +55,13 @@ class Page:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a request asks of the pool."""
+    """The blocks and tokens that a request needs from the pool."""
 
     context: int
     in_flight: int
-    """Tokens scheduled and not yet settled: `max_num_batched_tokens` for each batch in flight."""
+    """Scheduled tokens that are not finished: `max_num_batched_tokens` for each batch in flight."""
     states: int = 1
-    """Blocks a recurrent layer holds for one sequence."""
+    """Blocks that a recurrent layer uses for one sequence."""
     ranks: int = 1
     """Devices that share the tokens of a sequence (decode context parallelism)."""
 
@@ -75,30 +75,30 @@ class Bucket:
 
     @property
     def page(self) -> Page:
-        """A page that stands for all of them."""
+        """The first page; all of them are alike."""
         return self.pages[0]
 
     @property
     def bytes_per_block(self) -> int:
-        """What one block of this group takes."""
+        """The bytes of one block of this group."""
         return sum(page.size for page in self.pages)
 
 
 def blocks_per_request(page: Page, demand: Demand) -> int:
-    """Return how many blocks of one group a request of the planned context holds at most."""
+    """Return how many blocks of one group a request of the planned context uses at most."""
     if page.kind is CacheKind.STATE:
         return demand.states
     if page.kind is CacheKind.SLIDING and page.window is not None:
         tokens = min(page.window - 1 + demand.in_flight, demand.context)
-        # A window need not begin where a block begins.
+        # A window may begin in the middle of a block.
         return ceil(tokens / page.block_size) + 1
     return ceil(ceil(demand.context / demand.ranks) / page.block_size)
 
 
 def grouped(layers: Sequence[tuple[int, Page]], version: Version) -> list[Bucket]:
-    """Group layers as vLLM does: all in one where they are of one kind, else in equal groups.
+    """Group layers as vLLM does: one group for layers of one kind, else groups of equal size.
 
-    Raises `CannotUnifyError` where pages of different sizes cannot be made equal.
+    Raises `CannotUnifyError` if pages of different sizes cannot be made equal.
     """
     if _of_one_kind([page for _, page in layers]):
         return [Bucket(tuple(i for i, _ in layers), tuple(page for _, page in layers))]
@@ -121,7 +121,7 @@ def grouped(layers: Sequence[tuple[int, Page]], version: Version) -> list[Bucket
 
 
 def _of_one_kind(pages: Sequence[Page]) -> bool:
-    """Return whether all layers hold the same tokens, so that one block table serves them all."""
+    """Return whether all layers cache the same tokens, so that they can share one block table."""
     first = pages[0]
     if len({page.block_size for page in pages}) > 1:
         return False
@@ -133,7 +133,7 @@ def _of_one_kind(pages: Sequence[Page]) -> bool:
 
 
 def _of_equal_size(layers: Sequence[tuple[int, Page]]) -> list[tuple[int, Page]]:
-    """Make all pages as large as the largest: longer blocks where they divide it, else padding."""
+    """Make all pages as large as the largest: by longer blocks if they divide it, else padding."""
     largest = max(page.size for _, page in layers)
     equal = []
     for layer, page in layers:
@@ -157,9 +157,9 @@ def _group_size(counts: Sequence[int], version: Version) -> int:
 
 
 def stages(layers: int, count: int) -> list[range]:
-    """Return which layers each pipeline stage has (vLLM's `get_pp_indices`).
+    """Return the layers of each pipeline stage (vLLM's `get_pp_indices`).
 
-    What does not divide goes to the last stages but the very last, which also has the head.
+    The remainder goes to the stages before the last one, which also has the head.
     """
     sizes = [layers // count] * count
     for extra in range(2, layers % count + 2):
@@ -169,7 +169,7 @@ def stages(layers: int, count: int) -> list[range]:
 
 
 def bytes_per_block(buckets: Sequence[Bucket], stage: range | None = None) -> int:
-    """Return what one block takes on a device that has the layers of `stage`, or all of them."""
+    """Return the bytes of one block on a device that has the layers of `stage`, or all layers."""
     return max(
         sum(
             page.size
@@ -187,11 +187,11 @@ def pool(
     version: Version,
     parts: Sequence[range] | None = None,
 ) -> Pool:
-    """Return the pool that `available` bytes a device make, with the figures vLLM prints."""
+    """Return the pool that fits in `available` bytes a device, with the figures vLLM prints."""
     costs = [cost for part in parts or ALL_LAYERS if (cost := bytes_per_block(buckets, part))]
     num_blocks = max(0, available) // max(costs)
     needed = sum(blocks_per_request(bucket.page, demand) for bucket in buckets)
-    # As floating-point numbers, because that is how vLLM rounds.
+    # A floating-point division, because vLLM rounds this way.
     concurrency = num_blocks / needed
     if version >= versions.TOKENS_ARE_WHOLE_REQUESTS:
         return Pool(num_blocks, int(concurrency * demand.context), concurrency)
@@ -202,14 +202,14 @@ def pool(
 def needed_bytes(
     buckets: Sequence[Bucket], demand: Demand, version: Version, parts: Sequence[range] | None
 ) -> int:
-    """Return what vLLM asks for at startup: one whole request, and a block kept for itself."""
+    """Return the bytes that vLLM requires at startup: one whole request and one reserved block."""
     blocks = sum(blocks_per_request(bucket.page, demand) for bucket in buckets)
     blocks += version >= versions.NULL_BLOCK_RESERVED
     return blocks * max(bytes_per_block(buckets, part) for part in parts or ALL_LAYERS)
 
 
 def described(buckets: Sequence[Bucket], demand: Demand) -> tuple[CacheGroup, ...]:
-    """Return the groups as a person reads them."""
+    """Return the groups in readable form."""
     groups = []
     for bucket in buckets:
         sizes = {page.size for page in bucket.pages}

@@ -1,4 +1,4 @@
-"""What each layer of a model is, in the words of its config or of its class's pattern."""
+"""The kind of each layer of a model, in the words of its config or of its class's pattern."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOTH = {"hybrid"}
 
 
 def kinds_of(text_config: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
-    """Return what each layer is, in the words of the config or of its class's pattern."""
+    """Return the kind of each layer, in the words of the config or of its class's pattern."""
     pattern = text_config.get("hybrid_override_pattern")
     layer_types = text_config.get("layer_types") or text_config.get("layers_block_type")
     if isinstance(pattern, str) and pattern:
@@ -35,7 +35,7 @@ def kinds_of(text_config: Mapping[str, Any], model_type: str, layers: int) -> li
         kinds = _pattern(text_config, model_type, layers)
     if len(kinds) < layers:
         raise UserError(
-            f"config.json: {layers} layers, but {len(kinds)} of them are described (layer_types)"
+            f"config.json: {layers} layers, but only {len(kinds)} are described (layer_types)"
         )
     return kinds[:layers]
 
@@ -80,7 +80,7 @@ def _jamba(text_config: Mapping[str, Any], layers: int) -> list[str]:
 
 def _kimi_linear(text_config: Mapping[str, Any], layers: int) -> list[str]:
     linear = text_config.get("linear_attn_config") or {}
-    # This list counts layers from one.
+    # The list counts layers from one.
     return _attends_at([i - 1 for i in linear.get("full_attn_layers", ())], layers, "kda")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PREFIXES = (
     "model.", "language_model.model.", "model.language_model.", "language_model.", "backbone.", "",
 )  # fmt: skip
-# A module's other names: in older checkpoints, or as vLLM fuses it with its neighbours.
+# A module's other names: in older checkpoints, or in vLLM's fused modules.
 OTHERS = {
     "self_attn.q_proj": ("self_attn.qkv_proj",),
     "self_attn.k_proj": ("self_attn.qkv_proj",),
@@ -35,7 +35,7 @@ OTHERS = {
 
 
 def spelled(name: str) -> tuple[str, ...]:
-    """Return the names under which checkpoints know a module of the language model."""
+    """Return the names that checkpoints use for a module of the language model."""
     names = [name]
     for own, others in OTHERS.items():
         if name.endswith(own):
@@ -44,7 +44,7 @@ def spelled(name: str) -> tuple[str, ...]:
 
 
 def exactly(names: Iterable[str], listed_names: Iterable[str]) -> bool:
-    """Return whether a name is listed; experts are where a list names one of them."""
+    """Return whether a name is listed; experts are listed if a list names one of them."""
     listed = set(listed_names)
     names = tuple(names)
     if not listed.isdisjoint(names):
@@ -54,9 +54,9 @@ def exactly(names: Iterable[str], listed_names: Iterable[str]) -> bool:
 
 
 def contains(names: Iterable[str], entries: Iterable[str]) -> bool:
-    """Return whether a name has an entry of the list within it.
+    """Return whether a name contains an entry of the list.
 
-    Experts are one module here, as in vLLM: `gate` is not within `mlp.experts`.
+    Experts are one module here, as in vLLM: `mlp.experts` does not contain `gate`.
     """
     entries = tuple(entries)
     return any(entry and entry in name for name in _modules(names) for entry in entries)
@@ -99,7 +99,7 @@ def _beginnings_and_components(name: str) -> Iterator[str]:
 def matches(expression: str, name: str) -> bool:
     """Return whether an expression matches a name's beginning.
 
-    Raises `UserError` for one that is none, or that takes too long.
+    Raises `UserError` for an expression that is invalid or takes too long.
     """
     try:
         found = patterns.checked(expression).search(name)

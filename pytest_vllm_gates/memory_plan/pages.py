@@ -1,11 +1,11 @@
-"""What each layer keeps in one block, from the model's shape and the server's flags.
+"""The contents of a block for each layer, from the model's shape and the server's flags.
 
     attention, bytes a token   2 * max(1, heads // TP) * width * bytes of the cache's type
     latent attention           (latent + rotary width) * bytes, the same on every device of TP
     state, bytes a sequence    conv rows * channels / TP * bytes + heads / TP * elements * bytes
 
-Where layers of both kinds meet, vLLM (`Platform._align_hybrid_block_size`) makes the attention's
-block as long as a state needs, in steps of what the kernels take, and pads the state to that page:
+If a model has both kinds of layers, vLLM (`Platform._align_hybrid_block_size`) makes the
+attention's block as long as a state needs, in the kernels' steps, and pads the state to that page:
 
     block = step * ceil(state / (step * attention bytes a token))
 """
@@ -32,7 +32,7 @@ LATENT_STEP = 128
 
 
 def caches_of(shape: ModelShape, serving: Serving) -> list[Cache]:
-    """Return what the layers keep, the drafter's among them where it drafts."""
+    """Return the caches of the layers, and of the drafter's layers if it drafts."""
     caches = list(shape.caches)
     if serving.num_speculative_tokens:
         drafter = list(shape.drafter)
@@ -76,7 +76,7 @@ def state_bytes(state: RecurrentState, shape: ModelShape, serving: Serving) -> i
     memory = conv if memory_type == "auto" else BYTES[memory_type]
     groups = state.groups
     if groups % parts:
-        # Each device needs the groups of its heads, so they are repeated.
+        # Each device needs the groups of its heads, so groups are repeated.
         groups += parts - groups
     channels = state.channels + groups * state.group_channels
     for name, count in (("channels", channels), ("heads", state.heads)):
@@ -90,7 +90,7 @@ def state_bytes(state: RecurrentState, shape: ModelShape, serving: Serving) -> i
 
 
 def block_size_of(shape: ModelShape, serving: Serving) -> int:
-    """Return the block size before any state asks for a longer one."""
+    """Return the block size, before a state requires a longer one."""
     latent = any(cache.kind is CacheKind.LATENT for cache in shape.caches)
     if serving.device == "cpu":
         return CPU_LATENT_BLOCK if latent else serving.block_size or CPU_BLOCK
@@ -102,9 +102,9 @@ def block_size_of(shape: ModelShape, serving: Serving) -> int:
 def pages(
     shape: ModelShape, serving: Serving, cache_type: str, context: int, *, prefixes: bool
 ) -> list[tuple[int, Page]]:
-    """Return each layer's page, one after the other as vLLM lists them.
+    """Return each layer's page, in vLLM's order.
 
-    Where prefixes are not cached, a state's block is as long as the context: it is only one.
+    If prefixes are not cached, a state has only one block, as long as the context.
     """
     caches = caches_of(shape, serving)
     block = block_size_of(shape, serving)
@@ -138,8 +138,8 @@ def pages(
 
 
 def _page(cache: Cache, block: int, bytes_per_token: int, windows_are_full: bool) -> Page:
-    """Return an attention layer's page; `windows_are_full` keeps its window like full attention."""
-    # vLLM keeps chunked layers whole too, unless an environment variable asks otherwise.
+    """Return an attention layer's page; `windows_are_full` treats windows like full attention."""
+    # vLLM also caches chunked layers in full, unless an environment variable changes that.
     if (cache.kind is CacheKind.SLIDING and windows_are_full) or cache.kind is CacheKind.CHUNKED:
         return Page(CacheKind.FULL, block, block * bytes_per_token)
     return Page(

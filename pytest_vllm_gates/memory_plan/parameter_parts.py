@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Role(StrEnum):
-    """What parameters are, as far as quantisation tells them apart."""
+    """The role of parameters: quantisation treats each role differently."""
 
     EMBEDDING = "embedding"
     HEAD = "head"
@@ -24,7 +24,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class ParameterPart:
-    """Parameters of one role; `replicated` are those that every device keeps all of."""
+    """Parameters of one role; every device stores all of a `replicated` part."""
 
     role: Role
     count: int
@@ -32,9 +32,9 @@ class ParameterPart:
     name: str = ""
     """The module within the language model: `layers.3.self_attn.q_proj`."""
     columns: int = 0
-    """Inputs of the module: a row of so many weights shares one per-channel scale."""
+    """Inputs of the module: a row with this many weights shares one per-channel scale."""
     layer: int | None = None
-    """The layer it belongs to; None outside the layers."""
+    """Its layer; None outside the layers."""
 
 
 def modules(

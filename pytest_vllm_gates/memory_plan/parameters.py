@@ -1,7 +1,7 @@
-"""A model's parameters, counted from its config where the files of the weights are not there.
+"""A model's parameters, counted from its config if the files of the weights are missing.
 
 They are counted part by part, because quantisation and tensor parallelism treat the parts
-differently: embeddings, norms and routers stay as they are, latent projections are on every device.
+differently: embeddings, norms and routers do not change, latent projections are on every device.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GATED_OUTPUT = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qw
 FOUR_NORMS = ("gemma2", "gemma3_text", "gemma4_text", "gemma4_unified_text", "glm4")
 CLASSIFIER, USUAL_LABELS = "ForSequenceClassification", 2
 """A head of labels, as many as `id2label` has; two by default (transformers, PreTrainedConfig)."""
-# Types of which a part is not counted here: a count would be too low.
+# Types with parts that are not counted here: a count would be too low.
 UNCOUNTED = {
     "gemma3n_text", "jamba", "kimi_linear", "minimax_text_01", "minimax_m1", "lfm2", "lfm2_moe",
     "longcat_flash", "falcon_h1", "bamba", "nemotron-nas", "step3p5",
@@ -34,7 +34,7 @@ UNCOUNTED = {
 
 
 def parts(shape: ModelShape) -> list[ParameterPart] | None:
-    """Return the parts of the model, or None where its kind is not counted here."""
+    """Return the parts of the model, or None if its type is not counted here."""
     text_config = shape.config
     if (
         shape.model_type in UNCOUNTED
@@ -90,7 +90,7 @@ def _norms(model_type: str) -> int:
 def _borrowing(
     shape: ModelShape, text_config: Mapping[str, Any], layer: int, kind: str
 ) -> Iterator[ParameterPart]:
-    """Yield what a layer that reads the cache of another has: queries, and no keys and values."""
+    """Yield the parts of a layer that reads another layer's cache: queries, no keys and values."""
     if not text_config.get("num_kv_shared_layers"):
         return
     same_kind = [
@@ -209,7 +209,7 @@ def _recurrent(
 def _per_layer_inputs(
     text_config: Mapping[str, Any], layers: int, hidden: int
 ) -> list[ParameterPart]:
-    """Return the embeddings that Gemma's edge models keep for each layer."""
+    """Return the embeddings that Gemma's edge models have for each layer."""
     width = text_config.get("hidden_size_per_layer_input") or 0
     if not width:
         return []

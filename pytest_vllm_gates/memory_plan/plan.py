@@ -1,8 +1,8 @@
 """The memory plan: whether a model fits, with how much context, and which flag to change.
 
-The plan reads a shape and flags and never a machine, so it can be made for any machine. The figures
+The plan reads a shape and flags, never a machine, so it can be made for any machine. The figures
 of the cache, given the memory that vLLM reports as available, follow vLLM's own arithmetic. The
-figures of a device as a whole use an estimate of activations and kernels; a note says so.
+figures of a whole device use an estimate of activations and kernels, and have a note on it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def suggestions_for(
     plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room
 ) -> tuple[str, ...]:
-    """Return what to change of a plan with its memory, the smallest sacrifice first.
+    """Return the flags to change in a plan that is short of memory, the smallest loss first.
 
-    It is empty where there is room to spare.
+    It is empty if there is memory to spare.
     """
     if plan.weights and (plan.kv_memory_bytes or 0) <= 0:
         return _without_room(plan.weights, serving)
@@ -52,7 +52,7 @@ def suggestions_for(
         )
     if any(cache.kind is CacheKind.LATENT for cache in shape.caches):
         suggestions.append(
-            "--decode-context-parallel-size: latent attention is whole on every device, so that "
+            "--decode-context-parallel-size: every device stores the whole latent attention, so "
             "--tensor-parallel-size does not make it smaller"
         )
     elif _divides_further(shape, serving):
@@ -64,14 +64,14 @@ def suggestions_for(
         suggestions.append(
             "--gpu-memory-utilization: more of the device, if nothing else runs on it"
         )
-        suggestions.append("--max-num-batched-tokens: a smaller batch takes less beside the cache")
+        suggestions.append("--max-num-batched-tokens: a smaller batch leaves more for the cache")
     return (*suggestions, *_wasteful(shape, serving))
 
 
 def _without_room(weights: Weights, serving: Serving) -> tuple[str, ...]:
     size = gibibytes(weights.bytes_per_device)
     return (
-        f"the weights take {size} of each device, and nothing is left for the cache",
+        f"the weights use {size} of each device, and nothing is left for the cache",
         f"--tensor-parallel-size {serving.tensor_parallel_size * 2}: half of them on each device",
         "a quantised checkpoint: fp8 halves the weights, four bits quarter them",
     )
@@ -90,8 +90,8 @@ def _wasteful(shape: ModelShape, serving: Serving) -> tuple[str, ...]:
     ]
     if heads and serving.tensor_parallel_size > min(heads):
         return (
-            f"--tensor-parallel-size {min(heads)}: there are {min(heads)} key-value heads, "
-            f"and {serving.tensor_parallel_size} devices keep copies of them",
+            f"--tensor-parallel-size {min(heads)}: the model has {min(heads)} key-value heads, "
+            f"and {serving.tensor_parallel_size} devices store copies of them",
         )
     return ()
 
@@ -106,9 +106,9 @@ STATE_TYPES = ("auto", "float16", "bfloat16", "float32")
 
 
 def plan(shape: ModelShape, serving: Serving, room: Room, headroom: float = HEADROOM) -> MemoryPlan:
-    """Return the plan; raises `UserError` for flags that make no sense with this model.
+    """Return the plan; raises `UserError` for flags that do not work with this model.
 
-    What cannot be foretold leaves its figures empty, and `refused` says why.
+    If the memory cannot be planned, the figures are empty and `refused` has the reason.
     """
     check(shape, serving, headroom)
     version = versions.parsed(serving.vllm_version)
@@ -130,11 +130,11 @@ def plan(shape: ModelShape, serving: Serving, room: Room, headroom: float = HEAD
     if context is None:
         raise UserError(
             "config.json: 'max_position_embeddings' is missing, so the context is unknown; "
-            "give --max-model-len"
+            "pass --max-model-len"
         )
     prefixes = defaults.caches_prefixes(shape, serving, version)
     if prefixes and shape.model_type in EVERY_BLOCK and version < versions.HYBRID_PREFIX_CACHING:
-        reason = "a Mamba model that caches prefixes kept a state for every block in this version"
+        reason = "with prefix caching, this version stores a state of a Mamba model for every block"
         return replace(empty, kv_cache_dtype=cache_type, refused=(reason,))
     layers = pages.pages(shape, serving, cache_type, context, prefixes=prefixes)
     try:
@@ -145,10 +145,10 @@ def plan(shape: ModelShape, serving: Serving, room: Room, headroom: float = HEAD
 
 
 def allows(plan: MemoryPlan, tokens: int, concurrency: float | None = None) -> bool:
-    """Return whether a server's printed figures lie where the plan's memory, as printed, allows.
+    """Return whether a server's printed figures are within the plan's interval.
 
-    The plan is to be made with the available KV cache memory of the same server's log. A plan
-    that refused allows everything: it says nothing.
+    The plan must be made with the available KV cache memory from the same server's log. A refused
+    plan has no figures and allows everything.
     """
     if plan.low is None or plan.high is None:
         return True
@@ -173,16 +173,18 @@ def check(shape: ModelShape, serving: Serving, headroom: float) -> None:
     }
     for name, count in counts.items():
         if count is not None and not 1 <= count <= LONGEST:
-            raise UserError(f"--{name} {count} makes no sense; from 1 to {LONGEST:,}")
+            raise UserError(f"--{name} {count} is not valid; from 1 to {LONGEST:,}")
     if not 0 <= serving.num_speculative_tokens <= MOST_DRAFTED:
         raise UserError(
-            f"--num-speculative-tokens {serving.num_speculative_tokens} makes no sense; "
+            f"--num-speculative-tokens {serving.num_speculative_tokens} is not valid; "
             f"from 0 to {MOST_DRAFTED}"
         )
     if not 0 <= (serving.drafter_layers or 0) <= MOST_DRAFTED:
-        raise UserError(f"--drafter-layers {serving.drafter_layers} makes no sense")
+        raise UserError(f"--drafter-layers {serving.drafter_layers} is not valid")
     if not 0 <= headroom < 1:
-        raise UserError(f"--headroom {headroom:g} makes no sense; a share such as 0.1")
+        raise UserError(
+            f"--headroom {headroom:g} is not valid; a share from 0 to below 1, for example 0.1"
+        )
     if shape.layers and serving.pipeline_parallel_size > shape.layers:
         raise UserError(
             f"--pipeline-parallel-size {serving.pipeline_parallel_size} is more than the model's "
@@ -208,12 +210,14 @@ def _check_sharing(shape: ModelShape, serving: Serving) -> None:
     if ranks > 1 and parts % ranks:
         raise UserError(
             f"--decode-context-parallel-size {ranks} does not divide --tensor-parallel-size "
-            f"{parts}, whose devices it uses"
+            f"{parts}, but it uses the same devices"
         )
     if ranks > 1 and any(cache.kind is CacheKind.SLIDING for cache in shape.caches):
-        raise UserError("--decode-context-parallel-size: vLLM has none for sliding windows")
+        raise UserError(
+            "--decode-context-parallel-size: vLLM does not support it for sliding windows"
+        )
     if serving.block_size is not None and serving.block_size % LEAST_BLOCK:
-        raise UserError(f"--block-size {serving.block_size} is no multiple of {LEAST_BLOCK}")
+        raise UserError(f"--block-size {serving.block_size} is not a multiple of {LEAST_BLOCK}")
     for name in ("mamba_cache_dtype", "mamba_ssm_cache_dtype"):
         value = getattr(serving, name)
         if value not in STATE_TYPES:
@@ -222,27 +226,27 @@ def _check_sharing(shape: ModelShape, serving: Serving) -> None:
 
 
 def sparse_fp8(shape: ModelShape, cache_type: str) -> tuple[str, ...]:
-    """Return what to tell of an fp8 cache whose bytes depend on the kernels."""
+    """Return a note on an fp8 cache whose size depends on the kernels."""
     if not shape.sparse or not cache_type.startswith("fp8"):
         return ()
     return (
-        "fp8 in sparse latent attention: 656 bytes of a token with FlashMLA's kernels "
+        "fp8 in sparse latent attention: 656 bytes a token with FlashMLA's kernels "
         f"(fp8_ds_mla), 576 with FlashInfer's on Blackwell (--blackwell); planned: {cache_type}",
     )
 
 
 def drafter_of(shape: ModelShape, serving: Serving) -> tuple[str, ...]:
-    """Return what to tell of a drafter the config does not describe."""
+    """Return a note on a drafter that the config does not describe."""
     if not serving.num_speculative_tokens or shape.drafter or serving.drafter_layers is not None:
         return ()
     return (
-        "the config describes no drafter, so none is planned: give --drafter-layers where a "
-        "drafter keeps a cache of its own",
+        "the config describes no drafter, so none is planned: pass --drafter-layers if the drafter "
+        "has its own cache",
     )
 
 
 def layer_counts(shape: ModelShape) -> dict[str, int]:
-    """Return how many layers keep what."""
+    """Return the number of layers of each kind of cache."""
     layers: dict[str, int] = {}
     for cache in shape.caches:
         layers[cache.kind.value] = layers.get(cache.kind.value, 0) + 1

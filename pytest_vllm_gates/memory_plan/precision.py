@@ -1,6 +1,6 @@
-"""How a quantised module keeps its weights: bits, groups, scales and zero points.
+"""How a quantised module stores its weights: bits, groups, scales and zero points.
 
-The formats are those of vLLM 0.32, `model_executor/layers/quantization`.
+The formats follow vLLM 0.32, `model_executor/layers/quantization`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class Precision:
 
     bits: float
     group: int = 0
-    """Weights that share one scale; 0 is the whole tensor, whose scale takes no room."""
+    """Weights that share one scale; 0 is the whole tensor, whose scale does not count."""
     scale_bytes: float = 2.0
     zero_bits: float = 0.0
     by_row: bool = False
-    """Whether each row has a scale of its own, whatever its length."""
+    """Whether each row has its own scale, whatever its length."""
 
     def size(self, columns: int) -> float:
-        """Return the bytes of one weight of a module with so many inputs."""
+        """Return the bytes of one weight of a module with `columns` inputs."""
         shared_by = columns if self.by_row else self.group
         scales = (self.scale_bytes + self.zero_bits / 8) / shared_by if shared_by else 0.0
         return self.bits / 8 + scales
@@ -72,7 +72,7 @@ BY_ALGORITHM = {
 
 
 def grouped(bits: object, group: object, *, zeros: bool) -> Precision | None:
-    """Return whole numbers of so many bits with 16-bit scales; None for what is no such number."""
+    """Return integers of `bits` bits with 16-bit scales; None if `bits` is not a valid number."""
     if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= MOST_BITS:
         return None
     if not isinstance(group, int) or isinstance(group, bool) or group <= 0:
@@ -81,7 +81,7 @@ def grouped(bits: object, group: object, *, zeros: bool) -> Precision | None:
 
 
 def of_group(weight_format: object) -> Precision | None:
-    """Return what a group of compressed-tensors keeps, from its table `weights`."""
+    """Return the precision of a compressed-tensors group, from its table `weights`."""
     if not isinstance(weight_format, dict):
         return None
     bits, group = weight_format.get("num_bits"), weight_format.get("group_size")
@@ -100,7 +100,7 @@ def of_group(weight_format: object) -> Precision | None:
 
 
 def of_algorithm(place: Mapping[str, Any]) -> Precision | None:
-    """Return ModelOpt's precision by its `quant_algo`; None where it is not known."""
+    """Return ModelOpt's precision by its `quant_algo`; None if it is not known."""
     name = str(place.get("quant_algo") or "").upper()
     known = BY_ALGORITHM.get(name)
     if known is INT4 and isinstance(place.get("group_size"), int):

@@ -1,8 +1,8 @@
-"""Which modules of a checkpoint are quantised and how, read as vLLM reads it.
+"""The quantised modules of a checkpoint and their precision, read as vLLM reads them.
 
-Each method has its own keys and its own way to match names: `module_names` has the ways,
-`precision` the formats. Embeddings, heads, norms, routers and the vision tower keep the model's
-own type.
+Each method has its own keys and matches names in its own way: see `module_names` for the matching
+and `precision` for the formats. Embeddings, heads, norms, routers and the vision tower keep the
+model's type.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def method_of(quantisation: Mapping[str, Any]) -> str:
     """Return the method's name in lower case; empty for a checkpoint that is not quantised."""
     name = str(quantisation.get("quant_method") or "").lower().replace("compressed_", "compressed-")
     if not name and (quantisation.get("quant_algo") or "quantization" in quantisation):
-        return "modelopt"  # hf_quant_config.json, and configs that name the algorithm alone
+        return "modelopt"  # hf_quant_config.json, and configs that name only the algorithm
     return name
 
 
 def reader(
     method: str, quantisation: Mapping[str, Any]
 ) -> Callable[[ParameterPart], Precision | None] | None:
-    """Return what gives a part's precision, None where it stays as it is.
+    """Return a function that gives a part's precision, None for a part that is not quantised.
 
-    The reader itself is None where the method's size is not known here.
+    The function itself is None if the method's size is not known here.
     """
     if method == COMPRESSED:
         return _compressed(quantisation)
@@ -71,7 +71,7 @@ def reader(
 
 
 def listed(place: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the modules that a checkpoint leaves as they are."""
+    """Return the modules that a checkpoint does not quantise."""
     for key in LISTS:
         names = place.get(key)
         if isinstance(names, list | tuple) and names:
@@ -133,18 +133,18 @@ def _by_bits(
 
 
 def _table(quantisation: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a table of the quantisation, empty where there is none."""
+    """Return a table of the quantisation, empty if there is none."""
     table = quantisation.get(key) or {}
     if not isinstance(table, dict):
         raise UserError(
-            f"config.json: {key!r} of the quantisation is {excerpt(table)}, and a table belongs "
-            "there: module names, or patterns of them, with their bits"
+            f"config.json: {key!r} of the quantisation is {excerpt(table)}; expected a table of "
+            "module names, or patterns of them, with their bits"
         )
     return table
 
 
 def _overridden(usual: Precision, values: object) -> Precision | None:
-    """Return a module's own bits and group; None where it keeps 16 bits."""
+    """Return a module's own bits and group; None if it keeps 16 bits."""
     values = values if isinstance(values, dict) else {}
     bits, group = values.get("bits", int(usual.bits)), values.get("group_size", usual.group)
     made = precision.grouped(bits, group, zeros=usual.zero_bits > 0)
@@ -178,7 +178,7 @@ def _compressed(
             if module_names.by_expression(names, targets):
                 return kept
         if part.role is Role.HEAD:
-            return None  # its class is ParallelLMHead, which "Linear" does not name
+            return None  # its class is ParallelLMHead, which "Linear" does not match
         return next((kept for targets, kept in formats if _names_linear(targets)), None)
 
     return read
@@ -204,7 +204,7 @@ def _modelopt(
 
 
 def _mixed(place: Mapping[str, Any]) -> Callable[[ParameterPart], Precision | None] | None:
-    """Return the reader of a ModelOpt checkpoint whose modules differ: each is listed."""
+    """Return the reader of a ModelOpt checkpoint that lists each module's precision."""
     layers = place.get("quantized_layers")
     if not isinstance(layers, dict) or not layers:
         return None
@@ -214,7 +214,7 @@ def _mixed(place: Mapping[str, Any]) -> Callable[[ParameterPart], Precision | No
     }
     if None in kept.values():
         return None
-    # Experts are listed one by one: the first listed one stands for its layer.
+    # Experts are listed one by one: the first listed one counts for its layer.
     shortened = {name.partition(".experts.")[0] + ".experts": value for name, value in kept.items()
                  if ".experts." in name}  # fmt: skip
 

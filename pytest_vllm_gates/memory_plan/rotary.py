@@ -1,9 +1,9 @@
 """The tables of sines and cosines that rotary embeddings keep on each device.
 
-vLLM 0.32 makes one for each kind of rotary embedding (`get_rope`, `_compute_cos_sin_cache`), of all
-positions it may meet: `max_position_embeddings`, times the factor where it is scaled linearly or by
-YaRN. They are in no checkpoint's files, and vLLM counts them as the model's: Gemma 3 with a factor
-of 8 has 576 MiB of them.
+vLLM 0.32 makes one for each kind of rotary embedding (`get_rope`, `_compute_cos_sin_cache`), with
+all positions: `max_position_embeddings`, times the factor if it is scaled linearly or by YaRN.
+Checkpoint files do not contain them, but vLLM counts them as part of the model: Gemma 3 with a
+factor of 8 has 576 MiB of them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FROM_ORIGINAL = ("yarn", "deepseek_yarn")
 SCALED = ("linear", *FROM_ORIGINAL)
 SCALINGS = ("rope_scaling", "rope_parameters")
 LOCAL = "rope_local_base_freq"
-"""Gemma 3: its windows have a rotary embedding of their own, which is not scaled."""
+"""Gemma 3: its windows have their own rotary embedding, which is not scaled."""
 MOST_POSITIONS = 2**28
 
 
 def bytes_of(shape: ModelShape, serving: Serving) -> int:
-    """Return the bytes of the tables on one device; 0 where the config does not tell."""
+    """Return the bytes of the tables on one device; 0 if the config does not define them."""
     config = shape.config
     width, positions = _width(config), _integer(config.get("max_position_embeddings"))
     if not width or not positions:

@@ -1,10 +1,11 @@
-"""What vLLM takes of a device besides weights and cache, from what drives it, with an interval.
+"""Estimates the memory that vLLM uses besides weights and cache, with an interval.
 
     runtime = activations + communication + kernels + graphs
 
 vLLM measures it at startup: a forward pass of the largest batch, then the sampler for the largest
-number of sequences. The constants are fitted to boots of `benchmarks/recorded/public_boots.toml`
-that calibrate; `benchmarks/public_boots.py` prints how many of all boots lie within the interval.
+number of sequences. The constants are fitted to the calibrating boots of
+`benchmarks/recorded/public_boots.toml`; `benchmarks/public_boots.py` prints how many of all boots
+are within the interval.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 HIDDEN_ALIVE = 4.25
-"""Hidden states alive at once in a layer's forward pass, beside its feed-forward part's."""
+"""Hidden states alive at once in a layer's forward pass, without its feed-forward part."""
 INNER_ALIVE = 3
-"""Of the feed-forward part: gate, up, and their product."""
+"""Tensors alive at once in the feed-forward part: gate, up, and their product."""
 PIPELINE_HIDDEN = 2
-"""Hidden states that a stage hands on, and gets."""
+"""Hidden states that a stage sends and receives."""
 LOGIT_BYTES, LOGIT_BYTES_ONCE = 12.7, 36.0
 """Bytes of the sampler for each logit, besides the logit in the model's type: sorted values, their
-indices, probabilities. Before 0.17 there were three times as many."""
+indices, probabilities. Before 0.17 it was three times as much."""
 SAMPLER_REST = 40 * MIB
 TOWER_HIDDEN = 2.5
-"""Hidden states of a full batch that a vision or audio tower adds: its outputs are kept."""
+"""Hidden states of a full batch that a vision or audio tower adds: its outputs stay in memory."""
 TOWERS = ("vision_config", "audio_config")
 KERNELS, KERNELS_ONCE, KERNELS_IN_PIPELINE = GIB // 4, GIB // 8, 70 * MIB
-"""Loaded kernels and workspaces that torch does not hold; a pipeline loads them before."""
+"""Loaded kernels and workspaces outside torch's memory; a pipeline loads them earlier."""
 FUSED_COMMUNICATION = 1820 * MIB
-"""NCCL's buffers, and those of all-reduce fused with norms, on devices with NVLink from 0.18 on."""
+"""Buffers of NCCL and of all-reduce fused with norms, on devices with NVLink from 0.18 on."""
 COMMUNICATION = 430 * MIB
 EACH_DOUBLING = 70 * MIB
-"""What communication takes more with twice as many devices."""
+"""The increase of communication with twice as many devices."""
 GRAPH_BASE, GRAPH_LAYER, GRAPH_EXPERTS = 360 * MIB, 18 * MIB, 410 * MIB
 """CUDA graphs of all sizes up to 512: without layers, for each of them, and with experts."""
 LARGEST_CAPTURED = 512
 LARGE_DEVICE = 70 * GIB
-"""Devices of so much memory are taken to have NVLink."""
+"""Devices with this much memory are assumed to have NVLink."""
 # The interval: shares and sizes by which the public boots differ from the middle.
 ACTIVATIONS_LOW, ACTIVATIONS_HIGH = 0.9, 1.1
 TOWER_HIGH = 7 * GIB // 2
-"""Towers are profiled with their largest images or videos, whose number no config has."""
+"""Towers are profiled with their largest images or videos; configs do not have their number."""
 ONE_DEVICE_LOW, ONE_DEVICE_HIGH = 100 * MIB, 300 * MIB
 SEVERAL_LOW, SEVERAL_HIGH = 400 * MIB, 700 * MIB
 GRAPHS_LOW, GRAPHS_HIGH = 0.3, 2.2
@@ -57,7 +58,7 @@ GRAPHS_LOW, GRAPHS_HIGH = 0.3, 2.2
 
 @dataclass(frozen=True)
 class Runtime:
-    """Bytes of a device, by what takes them, and the interval of their sum."""
+    """Bytes of a device, by their use, and the interval of their sum."""
 
     activations: int
     communication: int
@@ -73,7 +74,7 @@ class Runtime:
 
 
 def runtime(shape: ModelShape, serving: Serving) -> Runtime:
-    """Return what the runtime takes of one device; of a pipeline's, its last stage."""
+    """Return the runtime's memory on one device; in a pipeline, on its last stage."""
     version = versions.parsed(serving.vllm_version)
     activations = _activations(shape, serving, version)
     communication, kernels = _outside_torch(serving, version)
@@ -91,7 +92,7 @@ def runtime(shape: ModelShape, serving: Serving) -> Runtime:
 
 
 def _activations(shape: ModelShape, serving: Serving, version: Version) -> int:
-    """Return the peak of a profiling run: of the layers, or of the sampler with what stays."""
+    """Return the peak of a profiling run: in the layers, or in the sampler with what remains."""
     batched, _ = defaults.max_num_batched_tokens(serving, certain=True)
     sequences = min(defaults.max_num_seqs(serving), batched)
     parts, hidden = serving.tensor_parallel_size, _integer(shape, "hidden_size")
@@ -112,9 +113,9 @@ def _activations(shape: ModelShape, serving: Serving, version: Version) -> int:
 
 
 def _expert_workspace(shape: ModelShape, parts: int) -> float:
-    """Return the elements a token that the fused experts' kernels keep between layers.
+    """Return the elements per token that the fused experts' kernels keep between layers.
 
-    gpt-oss's kernels, in MXFP4, have none of that size.
+    gpt-oss's MXFP4 kernels have no such workspace.
     """
     inner, chosen = _integer(shape, "moe_intermediate_size"), _integer(shape, "num_experts_per_tok")
     if not chosen or shape.model_type == "gpt_oss":
@@ -138,7 +139,7 @@ def _outside_torch(serving: Serving, version: Version) -> tuple[int, int]:
 
 
 def _graphs(shape: ModelShape, serving: Serving, version: Version) -> int:
-    """Return what vLLM takes CUDA graphs to need; before 0.20 it took nothing off for them."""
+    """Return vLLM's estimate for CUDA graphs; before 0.20 it did not subtract one."""
     if version < versions.GRAPHS_COUNTED or serving.enforce_eager:
         return 0
     captured = min(LARGEST_CAPTURED, 2 * defaults.max_num_seqs(serving)) / LARGEST_CAPTURED

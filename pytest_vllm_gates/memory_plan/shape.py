@@ -1,8 +1,8 @@
-"""A config.json read as a shape: which layer keeps what.
+"""Reads a config.json as a shape: the cache of each layer.
 
-Where vLLM decides: `Attention.get_kv_cache_spec` (a window of its own or the config's),
-`ModelArchConfigConvertor` (heads and widths, who is MLA), each model's class (who shares a cache,
-who alternates), `MambaStateShapeCalculator` (states).
+The code of vLLM that decides: `Attention.get_kv_cache_spec` (a layer's own window or the config's),
+`ModelArchConfigConvertor` (heads, widths, MLA), each model's class (shared caches, alternating
+layers), `MambaStateShapeCalculator` (states).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pytest_vllm_gates.memory_plan.types import Cache, CacheKind, ModelShape
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Types whose attention keeps a latent vector when the config has `kv_lora_rank`.
+# Types whose attention caches a latent vector if the config has `kv_lora_rank`.
 LATENT = {
     "axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_mtp", "glm4_moe_lite",
     "glm_moe_dsa", "kimi_k2", "kimi_linear", "longcat_flash", "longcat_flash_ngram",
     "pangu_ultra_moe",
 }  # fmt: skip
-# Keys of attention that keeps something beside keys and values, or keeps less.
+# Keys of attention that caches more or less than keys and values.
 SPARSE = re.compile(
     r"(index_(topk|head_dim|n_heads)|indexer|compress_|(use_)?sparse_att|(nsa|dsa|csa|moba)_)"
 )
@@ -42,12 +42,12 @@ INDEXER_BYTES_OF_SCALE = 4
 INDEXER_GROUP = 128
 USUAL_OFFSET = 2
 
-# Kinds of rope scaling whose stretch `max_position_embeddings` already has.
+# Kinds of rope scaling that `max_position_embeddings` already includes.
 UNSTRETCHED = {"su", "longrope", "llama3", "mrope", "default", None}
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
-    """Return what the config says; raises `UserError` where it does not make sense."""
+    """Return the shape that a config describes; raises `UserError` for an invalid config."""
     if not isinstance(config, dict) or not config:
         raise UserError("config.json: not a table of a model's settings")
     try:
@@ -83,7 +83,7 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
         )
     caches = _caches(text_config, model_type, kinds)
     if not any(cache.kind is not CacheKind.STATE for cache in caches):
-        reason = "no layer of it attends, so there is no KV cache to plan"
+        reason = "it has no attention layer, so it has no KV cache to plan"
         return ModelShape(
             architecture, model_type, layers, (), _dtype(config, raw), refused=(reason,)
         )
@@ -127,7 +127,7 @@ def _refusal(
 
 
 def _dtype(config: Mapping[str, Any], text_config: Mapping[str, Any]) -> str:
-    """Return the weights' type as the config names it; vLLM narrows float32 to two bytes."""
+    """Return the weights' type in the config; vLLM converts float32 to two bytes."""
     vision = config.get("vision_config")
     places = [config, text_config, *([vision] if isinstance(vision, dict) else [])]
     names = (place.get("dtype") or place.get("torch_dtype") for place in places)
@@ -147,7 +147,7 @@ def _quantisation(config: Mapping[str, Any], text_config: Mapping[str, Any]) -> 
 
 
 def _context(text_config: Mapping[str, Any], model_type: str) -> int | None:
-    """Return the tokens of context, stretched by the config's own rope scaling as vLLM does it."""
+    """Return the tokens of context, extended by the config's rope scaling as in vLLM."""
     value = text_config.get("max_position_embeddings")
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         return None
@@ -168,7 +168,7 @@ def _caches(text_config: Mapping[str, Any], model_type: str, kinds: Sequence[str
     window = (
         text_config.get("sliding_window") if text_config.get("use_sliding_window", True) else None
     )
-    # Where a config tells no layer from another, vLLM gives its window to all of them.
+    # If a config does not distinguish its layers, vLLM gives its window to all of them.
     uniform = window and text_config.get("layer_types") is None and not set(kinds) - FULL
     caches: list[Cache] = []
     for layer, kind in enumerate(kinds):
@@ -190,7 +190,7 @@ def _caches(text_config: Mapping[str, Any], model_type: str, kinds: Sequence[str
             chunk = number(text_config, "attention_chunk_size")
             caches.append(Cache(layer, CacheKind.CHUNKED, heads, width, width, chunk))
         elif kind in SLIDING and "sliding_window" not in text_config:
-            raise UserError("config.json: layers slide, but 'sliding_window' is missing")
+            raise UserError("config.json: layers have windows, but 'sliding_window' is missing")
         elif window and (kind in SLIDING or uniform):
             caches.append(Cache(layer, CacheKind.SLIDING, heads, width, width, window))
         else:
@@ -211,10 +211,10 @@ def _is_latent(text_config: Mapping[str, Any], model_type: str) -> bool:
 
 
 def _latent(text_config: Mapping[str, Any], layer: int) -> list[Cache]:
-    """Return a latent cache and, in a layer that chooses its tokens itself, the indexer's keys.
+    """Return a latent cache and, in a layer that chooses its own tokens, the indexer's keys.
 
-    An indexer keeps `index_head_dim` bytes and four for each 128 of them as their scale. With
-    `index_topk_freq` or `index_topk_pattern` some layers reuse the choice of the one before.
+    An indexer stores `index_head_dim` bytes, and a scale of four bytes for each 128 of them. With
+    `index_topk_freq` or `index_topk_pattern` some layers reuse the choice of the previous layer.
     """
     width = number(text_config, "kv_lora_rank") + number(text_config, "qk_rope_head_dim")
     caches = [Cache(layer, CacheKind.LATENT, 1, width)]
@@ -236,7 +236,7 @@ def _reuses_choice(text_config: Mapping[str, Any], layer: int) -> bool:
 
 
 def _heads(text_config: Mapping[str, Any], kind: str, layer: int) -> tuple[int, int]:
-    """Return KV heads and their width in this layer."""
+    """Return the number of KV heads in this layer, and their width."""
     total = number(text_config, "num_attention_heads")
     heads = text_config.get("num_key_value_heads")
     heads = total if heads is None else heads
@@ -264,7 +264,7 @@ def _heads(text_config: Mapping[str, Any], kind: str, layer: int) -> tuple[int, 
 
 
 def _drafter(text_config: Mapping[str, Any], model_type: str, layers: int) -> tuple[Cache, ...]:
-    """Return what the model's own prediction layers keep; they attend in full."""
+    """Return the caches of the model's own prediction layers, which use full attention."""
     count = next(
         (
             text_config[key]
@@ -278,7 +278,7 @@ def _drafter(text_config: Mapping[str, Any], model_type: str, layers: int) -> tu
     caches: list[Cache] = []
     for _ in range(count):
         if _is_latent(text_config, model_type):
-            # A prediction layer has an indexer of its own, whatever the others reuse.
+            # A prediction layer has its own indexer, whatever the other layers reuse.
             drafter_config = {**text_config, "index_topk_freq": 1, "index_topk_pattern": None}
             caches += _latent(drafter_config, layers - 1)
         else:

@@ -1,4 +1,4 @@
-"""What a recurrent layer keeps of a sequence, by model type.
+"""The state of a recurrent layer for one sequence, by model type.
 
 After vLLM's `MambaStateShapeCalculator`: `gated_delta_net_state_shape`, `mamba2_state_shape`,
 `mamba1_state_shape`, `kda_state_shape`, `short_conv_state_shape`, `linear_attention_state_shape`.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def gated_delta_net(text_config: Mapping[str, Any]) -> RecurrentState:
-    """Qwen3-Next, Qwen3.5: a convolution over keys, queries and values; a matrix a value head."""
+    """Qwen3-Next, Qwen3.5: a convolution over keys, queries, values; a matrix per value head."""
     keys = number(text_config, "linear_num_key_heads") * number(text_config, "linear_key_head_dim")
     heads, width = (
         number(text_config, "linear_num_value_heads"),
@@ -49,7 +49,7 @@ def _mamba2(
 
 
 def nemotron_h(text_config: Mapping[str, Any]) -> RecurrentState:
-    """Mamba 2 as Nemotron-H names it; its memory is float32 unless the config says otherwise."""
+    """Mamba 2 with Nemotron-H's names; its memory is float32 if the config sets no other type."""
     inner = number(text_config, "mamba_num_heads") * number(text_config, "mamba_head_dim")
     groups, width = number(text_config, "n_groups"), number(text_config, "ssm_state_size")
     config = {"mamba_ssm_cache_dtype": "float32", **text_config}
@@ -57,7 +57,7 @@ def nemotron_h(text_config: Mapping[str, Any]) -> RecurrentState:
 
 
 def granite(text_config: Mapping[str, Any]) -> RecurrentState:
-    """Mamba 2 as Granite 4, Bamba and Falcon-H1 name it."""
+    """Mamba 2 with the names of Granite 4, Bamba and Falcon-H1."""
     inner = text_config.get("mamba_d_ssm") or int(
         text_config["mamba_expand"] * number(text_config, "hidden_size")
     )
@@ -66,7 +66,7 @@ def granite(text_config: Mapping[str, Any]) -> RecurrentState:
 
 
 def jamba(text_config: Mapping[str, Any]) -> RecurrentState:
-    """Mamba 1: one memory of `mamba_d_state` a channel."""
+    """Mamba 1: one memory of `mamba_d_state` per channel."""
     inner = number(text_config, "mamba_expand") * number(text_config, "hidden_size")
     return RecurrentState(
         channels=inner,
@@ -78,7 +78,7 @@ def jamba(text_config: Mapping[str, Any]) -> RecurrentState:
 
 
 def kimi_linear(text_config: Mapping[str, Any]) -> RecurrentState:
-    """Kimi Delta Attention: a square a head, float32 unless vLLM is told otherwise."""
+    """Kimi Delta Attention: a square matrix per head, float32 by default."""
     linear = text_config["linear_attn_config"]
     heads, width = number(linear, "num_heads"), number(linear, "head_dim")
     return RecurrentState(
@@ -101,7 +101,7 @@ def lfm2(text_config: Mapping[str, Any]) -> RecurrentState:
 
 
 def lightning(text_config: Mapping[str, Any]) -> RecurrentState:
-    """Lightning attention: a square a head and no convolution."""
+    """Lightning attention: a square matrix per head and no convolution."""
     width = number(text_config, "head_dim")
     return RecurrentState(0, 0, number(text_config, "num_attention_heads"), width * width)
 

@@ -9,21 +9,21 @@ from pytest_vllm_gates.memory_plan.parameter_parts import ParameterPart, Role
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The keys of a tower whose parts are known one by one. Qwen3-VL's
+# The keys of towers whose parts are known one by one. Qwen3-VL's
 # (transformers 5.19.0, models/qwen3_vl/modeling_qwen3_vl.py, Qwen3VLVisionModel):
 QWEN3_VL = (
     "hidden_size", "depth", "intermediate_size", "out_hidden_size", "num_position_embeddings",
     "patch_size", "spatial_merge_size", "temporal_patch_size", "in_channels",
 )  # fmt: skip
 DEEPSTACK = "deepstack_visual_indexes"
-"""The depths whose features go into the language model, each by a merger of its own."""
+"""The depths whose features go into the language model, each through its own merger."""
 # Gemma 3's SigLIP (models/siglip/modeling_siglip.py, SiglipVisionTransformer) with its projector
 # (models/gemma3/modeling_gemma3.py, Gemma3MultiModalProjector):
 SIGLIP = ("hidden_size", "num_hidden_layers", "intermediate_size", "image_size", "patch_size")
 
 
 def parts(config: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
-    """Return a tower's parts; one of another kind about, as a plain transformer and its way in.
+    """Return a tower's parts; an unknown kind is estimated as a plain transformer with a projector.
 
     `hidden` is the width of the language model.
     """
@@ -40,7 +40,7 @@ def parts(config: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
 
 
 def is_known(config: Mapping[str, Any]) -> bool:
-    """Return whether a config says all that decides its tower's size."""
+    """Return whether a config defines its tower's size completely."""
     tower = config.get("vision_config")
     return isinstance(tower, dict) and (_is_qwen3_vl(tower) or _is_gemma_3(config, tower))
 
@@ -50,7 +50,7 @@ def _is_qwen3_vl(tower: Mapping[str, Any]) -> bool:
 
 
 def _is_gemma_3(config: Mapping[str, Any], tower: Mapping[str, Any]) -> bool:
-    # A head that pools comes besides, where it is not turned off.
+    # There is an additional pooling head, unless it is turned off.
     return (
         config.get("model_type") == "gemma3"
         and tower.get("vision_use_head") is False

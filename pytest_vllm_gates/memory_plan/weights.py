@@ -2,7 +2,7 @@
 
     bytes = sum over parts of parameters * bytes of one, scales included
 
-What is quantised and how is read in `quantisation`, what a device gets of it in `device_shares`.
+`quantisation` reads the precision of each part, and `device_shares` computes a device's share.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def weights(shape: ModelShape, serving: Serving, in_files: int | None) -> Weights | None:
-    """Return the weights' size, or None where it is unknown."""
+    """Return the weights' size, or None if it is unknown."""
     if serving.quantization is not None:
         _check(serving.quantization)
     sizes = _sizes(shape, serving)
@@ -35,7 +35,7 @@ def weights(shape: ModelShape, serving: Serving, in_files: int | None) -> Weight
     if sizes is None:
         return None
     total = sum(size for _, size in sizes)
-    unsure = ["the weights' size is counted from the config; the checkpoint's files know it"]
+    unsure = ["the weights' size is counted from the config; the checkpoint's files are exact"]
     if TEXT_OF.get(shape.model_type, shape.model_type) not in model_types():
         unsure.append(f"the type {shape.model_type!r} is not known here: counted like Llama's")
     has_tower = any(part.role is Role.VISION for part, _ in sizes)
@@ -52,11 +52,11 @@ def weights(shape: ModelShape, serving: Serving, in_files: int | None) -> Weight
 
 
 def _sizes(shape: ModelShape, serving: Serving) -> list[tuple[ParameterPart, float]] | None:
-    """Return the parts with their bytes; None where they cannot be counted."""
+    """Return the parts with their bytes; None if they cannot be counted."""
     try:
         counted_parts = parts(shape)
     except (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        # What the count needs and the cache does not may be missing: then the size is unknown.
+        # A key that only the count needs may be missing: then the size is unknown.
         return None
     precision_of = _reader(shape, serving)
     if counted_parts is None or precision_of is None:
@@ -71,7 +71,7 @@ def _from_files(
     in_files: int,
     sizes: list[tuple[ParameterPart, float]] | None,
 ) -> Weights:
-    """Return the files' bytes, divided over the devices as the counted parts are."""
+    """Return the files' bytes, divided over the devices like the counted parts."""
     on_device: float = in_files / (serving.tensor_parallel_size * serving.pipeline_parallel_size)
     total = sum(size for _, size in sizes) if sizes else 0
     if sizes and total:
@@ -87,7 +87,7 @@ def _shares(
 
 
 def unknown_method(shape: ModelShape) -> str | None:
-    """Return the checkpoint's quantisation when it is one whose size is not known here."""
+    """Return the checkpoint's quantisation if its size is not known here."""
     method = quantisation.method_of(shape.quantisation)
     return method if method and quantisation.reader(method, shape.quantisation) is None else None
 
@@ -103,7 +103,7 @@ def _check(method: str) -> None:
 def _reader(
     shape: ModelShape, serving: Serving
 ) -> Callable[[ParameterPart], Precision | None] | None:
-    """Return what gives a part's precision; None where the method is not known."""
+    """Return a function that gives a part's precision; None if the method is not known."""
     method = quantisation.method_of(shape.quantisation)
     if method:
         return quantisation.reader(method, shape.quantisation)

@@ -238,7 +238,7 @@ def test_request_of_others_that_is_not_inference_is_not_captured(
     capture_it = ["capture", "--base-url", server.base_url, "--request", "ticket.txt"]
     assert main([*capture_it, "--model", "qwen3.5"]) == 2
     message = capsys.readouterr().err
-    assert "it would send 'POST' '/v1/load_lora_adapter', which is not inference" in message
+    assert "it would send 'POST' '/v1/load_lora_adapter', which is not" in message
     assert server.chats == 0
 
 

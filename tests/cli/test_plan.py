@@ -140,11 +140,11 @@ def test_refusal_is_neither_a_traceback_nor_a_guess(tmp_path: Path, capsys: Capt
     ("arguments", "complaint"),
     [
         (["--kv-memory", "8GiB", "--tp", "3"], "does not divide the model's 32 attention heads"),
-        (["--kv-memory=-1GiB"], "makes no sense"),
+        (["--kv-memory=-1GiB"], "is not valid"),
         (["--kv-memory", "8GiB", "--kv-cache-dtype", "fp9"], "did you mean 'fp8'"),
-        (["--kv-memory", "8GiB", "--headroom", "2"], "--headroom 2 makes no sense"),
-        (["--gpu-memory", "80GiB", "--gpu-memory-utilization", "92"], "such as 0.92"),
-        (["--kv-memory", "8GiB", "--vllm-version", "newest"], "no version of vLLM: 'newest'"),
+        (["--kv-memory", "8GiB", "--headroom", "2"], "--headroom 2 is not valid"),
+        (["--gpu-memory", "80GiB", "--gpu-memory-utilization", "92"], "for example 0.92"),
+        (["--kv-memory", "8GiB", "--vllm-version", "newest"], "not a version of vLLM: 'newest'"),
     ],
 )
 def test_invalid_arguments_are_refused(

@@ -78,7 +78,7 @@ def test_latent_types_that_vllm_serves_are_planned() -> None:
     assert len(two.caches) == len(shape_of({**DEEPSEEK_V3, "model_type": "longcat_flash"}).caches)
 
 
-def test_sparse_config_without_sharing_may_say_null() -> None:
+def test_sparse_config_without_sharing_may_have_null() -> None:
     # GLM-5.1's config.json (sglang#28532).
     sparse = {**DEEPSEEK_V3, "model_type": "glm_moe_dsa", "index_topk": 2048, "index_head_dim": 128,
               "index_n_heads": 64}  # fmt: skip

@@ -79,9 +79,9 @@ def test_larger_deviation_is_reported_with_both_figures() -> None:
     weighed = replace(PLAN, weights=Weights(8 * GIB, 6 * GIB, "counted"))
     reported = REPORTED | {"kv_tokens": 5_000.0, "kv_concurrency": 1.25}
     assert list(differences(weighed, Startup(figures=reported))) == [
-        "tokens of KV cache: planned 10,000, and vLLM reports 5,000",
-        "requests of the longest length at once: planned 2.5, and vLLM reports 1.25",
-        "GiB of weights on a device: planned 6, and vLLM reports 7.5",
+        "tokens of KV cache: planned 10,000, but vLLM reports 5,000",
+        "requests of the longest length at once: planned 2.5, but vLLM reports 1.25",
+        "GiB of weights on a device: planned 6, but vLLM reports 7.5",
     ]
 
 

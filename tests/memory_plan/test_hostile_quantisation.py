@@ -27,13 +27,13 @@ def size(**quantisation: Any) -> object:
 @pytest.mark.parametrize(
     ("quantisation", "says"),
     [
-        ({**GPTQ, "dynamic": [1]}, "'dynamic' of the quantisation is [1], and a table belongs"),
+        ({**GPTQ, "dynamic": [1]}, "'dynamic' of the quantisation is [1]; expected a table"),
         ({**GPTQ, "dynamic": "x"}, "'dynamic' of the quantisation is 'x'"),
         ({**GPTQ, "extra_config": 5}, "'extra_config' of the quantisation is 5"),
         ({**GPTQ, "dynamic": {"-:[": {}}}, "'[' is no regular expression"),
     ],
 )  # fmt: skip
-def test_a_table_that_is_none_is_named(quantisation: dict[str, Any], says: str) -> None:
+def test_a_value_that_is_not_a_table_is_named(quantisation: dict[str, Any], says: str) -> None:
     with pytest.raises(UserError) as error:
         size(**quantisation)
     assert says in str(error.value)

@@ -19,7 +19,7 @@ LATENT = {
 
 
 def suggestions(config: dict[str, Any], room: Room, **flags: Any) -> list[str]:
-    """Return the flags that the knobs name, without what is said of them."""
+    """Return the flags that the knobs name, without their explanations."""
     return [knob.split(":")[0] for knob in plan(shape_of(config), Serving(**flags), room).knobs]
 
 
@@ -68,11 +68,11 @@ def test_more_devices_than_heads_are_reported_as_waste() -> None:
     ]
 
 
-def test_weights_that_fill_the_device_are_what_to_change() -> None:
+def test_weights_that_fill_the_device_are_named() -> None:
     room = Room(device_memory=16 * GIB)
     knobs = plan(shape_of(LLAMA), Serving(), room).knobs
     assert knobs[0] == (
-        "the weights take 14.99 GiB of each device, and nothing is left for the cache"
+        "the weights use 14.99 GiB of each device, and nothing is left for the cache"
     )
     assert knobs[1].startswith("--tensor-parallel-size 2:")
     assert knobs[2].startswith("a quantised checkpoint: fp8 halves the weights")
@@ -85,8 +85,8 @@ def test_weights_that_leave_no_room_are_the_knob() -> None:
     assert "nothing is left for the cache" in memory_plan.knobs[0]
 
 
-def test_zero_bytes_is_no_room_and_one_byte_is_too_small() -> None:
-    for cache_bytes, prefix in ((0, "the weights take"), (1, "--kv-cache-dtype fp8")):
+def test_zero_bytes_leave_no_memory_and_one_byte_is_too_small() -> None:
+    for cache_bytes, prefix in ((0, "the weights use"), (1, "--kv-cache-dtype fp8")):
         room = Room(device_memory=100, utilization=1, overhead=100 - cache_bytes, weights=0)
         shape = shape_of({**LLAMA, "max_position_embeddings": None})  # no table of sines
         knob, *_ = plan(shape, Serving(max_model_len=131072), room).knobs

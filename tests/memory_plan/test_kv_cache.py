@@ -78,7 +78,7 @@ def test_request_needs_blocks_of_its_window_or_context() -> None:
     assert blocks_per_request(replace(window, window=None), Demand(1000, in_flight=13)) == 63
 
 
-def test_context_parallel_devices_hold_more_tokens() -> None:
+def test_context_parallel_devices_store_more_tokens() -> None:
     buckets = grouped([(0, Page(CacheKind.FULL, 16, 60))], NOW)
     old = pool(buckets, 600, Demand(1000, in_flight=1, ranks=2), versions.parsed("0.20.1"))
     assert (old.num_blocks, old.tokens) == (10, 320)
@@ -102,7 +102,7 @@ def test_boot_needs_a_request_and_a_block_on_the_fullest_stage() -> None:
         ([Page(CacheKind.SLIDING, 16, 60, 4), Page(CacheKind.SLIDING, 16, 60, 8)], 2),
     ],
 )
-def test_layers_that_hold_the_same_tokens_share_a_group(pages: list[Page], groups: int) -> None:
+def test_layers_that_cache_the_same_tokens_share_a_group(pages: list[Page], groups: int) -> None:
     assert len(grouped(list(enumerate(pages)), NOW)) == groups
 
 

@@ -75,7 +75,7 @@ def test_block_sizes_are_those_vllm_logs(model: str, flags: dict[str, Any], bloc
         ("glm-5-2", {"num_speculative_tokens": 1}, 79 * 1152 + 22 * 132),
     ],
 )
-def test_a_token_costs_what_its_layers_keep(model: str, flags: dict[str, Any], cost: int) -> None:
+def test_a_token_costs_its_layers_bytes(model: str, flags: dict[str, Any], cost: int) -> None:
     assert planned(model, **flags).kv_bytes_per_token == cost
 
 
@@ -114,7 +114,7 @@ def test_the_largest_context_is_the_one_vllm_proposes() -> None:
         ("qwen3-8b", 4.50, {"max_model_len": 40960, "vllm_version": "0.11.0"}, 5.62, 32768),
     ],
 )
-def test_a_refused_boot_names_what_it_needed_and_could_have_held(
+def test_a_refused_boot_names_its_needed_and_available_memory(
     model: str, gib: float, flags: dict[str, Any], needed: float, largest: int
 ) -> None:
     made = planned(model, gib, **flags)
@@ -228,14 +228,14 @@ def test_unplannable_models_are_refused_by_name() -> None:
         assert made.pool is None and made.fits is None
         assert reason in made.refused[0]
     per_block_plan = planned("falcon-h1-3b", vllm_version="0.28.9", enable_prefix_caching=True)
-    assert "a state for every block" in per_block_plan.refused[0]
+    assert "of a Mamba model for every block" in per_block_plan.refused[0]
     assert (per_block_plan.architecture, per_block_plan.vllm_version) == ("falcon_h1", "0.28.9")
     assert planned("falcon-h1-3b", vllm_version="0.29.0", enable_prefix_caching=True).pool
     refused_plan = planned("llama-3-1-8b", kv_cache_dtype="turboquant_4bit_nc")
     assert "turboquant_4bit_nc" in refused_plan.refused[0]
 
 
-def test_more_memory_never_holds_less() -> None:
+def test_more_memory_never_fits_less() -> None:
     for model in MODELS:
         tokens = [
             made.pool.tokens

@@ -178,7 +178,7 @@ def test_vision_tower_of_qwen3_vl_is_counted_part_by_part() -> None:
 
 
 def test_vision_tower_of_gemma_3_is_counted_part_by_part() -> None:
-    # google/gemma-3-4b-it, config.json. The report (arXiv:2503.19786, table 1) says 417M.
+    # google/gemma-3-4b-it, config.json. The report (arXiv:2503.19786, table 1) has 417M.
     tower = {
         "hidden_size": 1152, "image_size": 896, "intermediate_size": 4304, "patch_size": 14,
         "num_hidden_layers": 27, "vision_use_head": False,

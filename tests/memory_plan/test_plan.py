@@ -37,13 +37,13 @@ def planned(
 @pytest.mark.parametrize(
     ("room", "complaint"),
     [
-        (Room(kv_memory=GIB, device_memory=GIB), "--kv-memory and --gpu-memory: give one"),
-        (Room(device_memory=GIB, utilization=0), "--gpu-memory-utilization 0 makes no sense"),
-        (Room(device_memory=GIB, utilization=1.1), "--gpu-memory-utilization 1.1 makes no sense"),
-        (Room(kv_memory=0), "--kv-memory of 0 bytes makes no sense"),
-        (Room(kv_memory=2**50 + 1), "--kv-memory of 1125899906842625 bytes makes no sense"),
-        (Room(device_memory=-1), "--gpu-memory of -1 bytes makes no sense"),
-        (Room(device_memory=GIB, overhead=-1), "--overhead of -1 bytes makes no sense"),
+        (Room(kv_memory=GIB, device_memory=GIB), "--kv-memory and --gpu-memory exclude each other"),
+        (Room(device_memory=GIB, utilization=0), "--gpu-memory-utilization 0 is not valid"),
+        (Room(device_memory=GIB, utilization=1.1), "--gpu-memory-utilization 1.1 is not valid"),
+        (Room(kv_memory=0), "--kv-memory of 0 bytes is not valid"),
+        (Room(kv_memory=2**50 + 1), "--kv-memory of 1125899906842625 bytes is not valid"),
+        (Room(device_memory=-1), "--gpu-memory of -1 bytes is not valid"),
+        (Room(device_memory=GIB, overhead=-1), "--overhead of -1 bytes is not valid"),
     ],
 )
 def test_invalid_room_is_named(room: Room, complaint: str) -> None:
@@ -65,10 +65,10 @@ def test_smallest_and_largest_values_are_allowed() -> None:
 @pytest.mark.parametrize(
     ("config", "flags", "complaint"),
     [
-        (LLAMA, {"drafter_layers": -1}, "--drafter-layers -1 makes no sense"),
-        (LLAMA, {"drafter_layers": 1001}, "--drafter-layers 1001 makes no sense"),
-        (LLAMA, {"headroom": 1}, "--headroom 1 makes no sense"),
-        (LLAMA, {"headroom": -0.1}, "--headroom -0.1 makes no sense"),
+        (LLAMA, {"drafter_layers": -1}, "--drafter-layers -1 is not valid"),
+        (LLAMA, {"drafter_layers": 1001}, "--drafter-layers 1001 is not valid"),
+        (LLAMA, {"headroom": 1}, "--headroom 1 is not valid"),
+        (LLAMA, {"headroom": -0.1}, "--headroom -0.1 is not valid"),
         (
             {**LLAMA, "num_attention_heads": 48, "num_key_value_heads": 6},
             {"tensor_parallel_size": 4},
@@ -77,7 +77,7 @@ def test_smallest_and_largest_values_are_allowed() -> None:
         (
             WINDOWS,
             {"tensor_parallel_size": 2, "decode_context_parallel_size": 2},
-            "vLLM has none for sliding windows",
+            "vLLM does not support it for sliding windows",
         ),
         (
             {**LLAMA, "max_position_embeddings": None},
@@ -96,18 +96,18 @@ def test_flags_that_do_not_fit_the_model_are_named(
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        ({"tensor_parallel_size": 0}, "makes no sense"),
+        ({"tensor_parallel_size": 0}, "is not valid"),
         ({"tensor_parallel_size": 3}, "does not divide"),
         ({"pipeline_parallel_size": 33}, "more than the model's 32 layers"),
-        ({"max_model_len": -1}, "makes no sense"),
-        ({"max_model_len": 2**40}, "makes no sense"),
-        ({"block_size": 7}, "no multiple of 8"),
+        ({"max_model_len": -1}, "is not valid"),
+        ({"max_model_len": 2**40}, "is not valid"),
+        ({"block_size": 7}, "not a multiple of 8"),
         ({"kv_cache_dtype": "fp88"}, "did you mean 'fp8'"),
         ({"kv_cache_dtype": "fp8_ds_mla"}, "only sparse latent attention"),
         ({"dtype": "int3"}, "not known"),
         ({"mamba_ssm_cache_dtype": "int3"}, "not known"),
         ({"decode_context_parallel_size": 2}, "does not divide --tensor-parallel-size"),
-        ({"vllm_version": "latest"}, "no version of vLLM"),
+        ({"vllm_version": "latest"}, "not a version of vLLM"),
         ({"num_speculative_tokens": -2}, "from 0 to 1000"),
         ({"quantization": "awqq"}, "did you mean"),
     ],
@@ -125,7 +125,7 @@ def test_out_of_range_flags_are_named(flags: dict[str, Any], complaint: str) -> 
     ],
 )  # fmt: skip
 def test_out_of_range_count_is_named_by_its_flag(flag: str) -> None:
-    with pytest.raises(UserError, match=f"^--{flag} 0 makes no sense; from 1 to "):
+    with pytest.raises(UserError, match=f"^--{flag} 0 is not valid; from 1 to "):
         planned(LLAMA, None, 0.1, **{flag.replace("-", "_"): 0})
 
 
@@ -142,7 +142,7 @@ def test_key_value_heads_may_be_repeated_over_devices() -> None:
 
 def test_undescribed_drafter_needs_drafter_layers() -> None:
     def is_noted(**flags: Any) -> bool:
-        return any("give --drafter-layers" in note for note in planned(LLAMA, **flags).notes)
+        return any("pass --drafter-layers" in note for note in planned(LLAMA, **flags).notes)
 
     assert is_noted(num_speculative_tokens=3)
     assert not is_noted(num_speculative_tokens=3, drafter_layers=1)
@@ -172,7 +172,7 @@ def test_a_drafters_layers_are_planned_as_the_model_attends() -> None:
 
 def test_batch_guess_is_noted_only_for_recycled_windows() -> None:
     def guessed(config: dict[str, Any], **flags: Any) -> bool:
-        return any("max_num_batched_tokens was taken" in n for n in planned(config, **flags).notes)
+        return any("max_num_batched_tokens is assumed" in n for n in planned(config, **flags).notes)
 
     mixed = {**WINDOWS, "layer_types": ["sliding_attention", "full_attention"] * 16}
     chunked = {**LLAMA, "model_type": "llama4_text", "attention_chunk_size": 8192,
@@ -273,7 +273,7 @@ def test_plan_has_every_figure_of_a_device() -> None:
     )
 
 
-def test_one_stage_holds_the_drafters_layers_too() -> None:
+def test_one_stage_also_has_the_drafters_layers() -> None:
     alone = planned(LLAMA, max_model_len=8192).needed_bytes
     with_drafter = planned(
         LLAMA, max_model_len=8192, num_speculative_tokens=1, drafter_layers=1
@@ -306,6 +306,6 @@ def test_unknown_weights_leave_the_other_figures_known() -> None:
     assert (memory_plan.device_bytes, memory_plan.overhead_bytes) == (80 * GIB, GIB)
     assert memory_plan.weights is None
     assert any(
-        note.startswith("the weights' size is unknown, so what is left")
+        note.startswith("the weights' size is unknown, so the cache's")
         for note in memory_plan.notes
     )

@@ -21,7 +21,7 @@ def test_runtime_lies_in_the_interval(boot: public.Boot) -> None:
     assert boot.low <= boot.took <= boot.high
 
 
-def test_most_figures_are_held() -> None:
+def test_most_figures_are_within_the_interval() -> None:
     def near(name: str) -> float:
         figures = [each for boot in BOOTS for each in boot.figures if each.name == name]
         return float(sum(each.near for each in figures) / len(figures))

@@ -1,4 +1,4 @@
-"""What vLLM takes besides weights and cache follows the widths, the flags and the version."""
+"""The runtime's memory follows the widths, the flags and the version."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ def test_experts_keep_a_workspace_from_0_17_on() -> None:
         ({"tensor_parallel_size": 2, "device_memory": 24 * GIB}, KERNELS + COMMUNICATION),
     ],
 )
-def test_what_torch_does_not_hold_follows_devices_and_version(
-    flags: dict[str, Any], size: int
-) -> None:
+def test_memory_outside_torch_follows_devices_and_version(flags: dict[str, Any], size: int) -> None:
     found = of(**flags)
     assert found.kernels + found.communication == size
 
@@ -93,7 +91,7 @@ def test_graphs_are_taken_off_from_0_20_on() -> None:
     assert of(experts, vllm_version="0.20.0").graphs == all_sizes + GRAPH_EXPERTS
 
 
-def test_interval_holds_the_middle_and_a_tower_widens_it_upwards() -> None:
+def test_interval_contains_the_middle_and_a_tower_widens_it_upwards() -> None:
     plain, seeing = of(), of({"vision_config": {"hidden_size": 1152}})
     assert plain.low < plain.middle < plain.high
     assert seeing.high - seeing.middle > plain.high - plain.middle + 3 * GIB

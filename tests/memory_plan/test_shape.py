@@ -102,14 +102,14 @@ def test_context_is_stretched_by_rope_scaling(changes: dict[str, Any], context: 
     assert shape_of(config).context == context
 
 
-def test_chunks_are_as_long_as_the_config_says() -> None:
+def test_chunks_have_the_length_in_the_config() -> None:
     layer_types = ["chunked_attention", "full_attention"] * 2
     config = {**PLAIN, "model_type": "llama4_text", "layer_types": layer_types}
     caches = shape_of({**config, "attention_chunk_size": 8192}).caches
     assert [(cache.kind, cache.window) for cache in caches] == [
         (CacheKind.CHUNKED, 8192), (CacheKind.FULL, None),
     ] * 2  # fmt: skip
-    with pytest.raises(UserError, match="layers slide, but 'sliding_window' is missing"):
+    with pytest.raises(UserError, match="layers have windows, but 'sliding_window' is missing"):
         shape_of({**config, "layer_types": ["sliding_attention"] * 4})
     with pytest.raises(UserError, match="layers of the kind 'mamba' in the model type 'llama4"):
         shape_of({**config, "layer_types": ["mamba"] * 4})

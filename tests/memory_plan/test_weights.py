@@ -34,7 +34,7 @@ def test_uncertain_counts_are_noted() -> None:
     unknown = weights(shape_of({**LLAMA_8B, "model_type": "brandnew"}), Serving(), None)
     assert plain and unknown
     assert plain.unsure == (
-        "the weights' size is counted from the config; the checkpoint's files know it",
+        "the weights' size is counted from the config; the checkpoint's files are exact",
     )
     assert unknown.unsure[1:] == ("the type 'brandnew' is not known here: counted like Llama's",)
     assert unknown.bytes_total == plain.bytes_total
@@ -152,7 +152,7 @@ def test_only_the_experts_of_gpt_oss_are_quantised() -> None:
     config = {**GPT_OSS, "num_hidden_layers": 24, "num_local_experts": 32}
     size = weights(shape_of(config), Serving(), None)
     assert size is not None
-    # A server says: "Model loading took 13.72 GiB memory".
+    # A server logs: "Model loading took 13.72 GiB memory".
     assert size.bytes_total / GIB == pytest.approx(12.8, abs=0.1)
 
 
