@@ -42,7 +42,7 @@ def test_without_the_lanes_interpreter_is_inconclusive(project: Project) -> None
     reason = gates["rendered"]["tests"][0]["reason"]
     assert reason == (
         "deepseek/v3.2 has no template: vllm.tokenizers.deepseek_v32_encoding of the lane's vLLM "
-        "writes its prompts, and this lane's interpreter is not at hand; name a lane with a lock "
+        "writes its prompts, and this lane's interpreter is not available; name a lane with a lock "
         "or a python (--lane)"
     )
 
