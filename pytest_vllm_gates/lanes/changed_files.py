@@ -1,4 +1,4 @@
-"""Finds what files of lanes and families concern, for a check before they are committed."""
+"""Finds the families and lanes that changed files affect, for a check before a commit."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Concerned:
 
 
 def concerned(changed: Iterable[Path]) -> list[Concerned]:
-    """Return what files concern: every family of a changed lane, every lane of a changed family.
+    """Return affected families: every family of a changed lane, every lane of a changed family.
 
-    A file's project is the folder in which its `lanes/` or `families/` lies. The lanes of a family
-    are the project's; the shipped one of a CPU where it has none. Raises `UserError` for a file
-    that is neither a lane's nor a family's, or is not as one is.
+    A file's project is the folder that contains its `lanes/` or `families/`. The lanes of a family
+    are the project's, or the shipped CPU lane if it has none. Raises `UserError` for a file that is
+    not a lane's or a family's, or that is malformed.
     """
     found: dict[tuple[Path, str, str], Concerned] = {}
     for path in changed:
@@ -68,7 +68,7 @@ def concerned(changed: Iterable[Path]) -> list[Concerned]:
 
 
 def situation(family: Family, checkpoint: Checkpoint, lane: Lane) -> Situation:
-    """Return what is known of a boot on a machine of which nothing is known."""
+    """Return the facts of a boot on a machine of which nothing is known."""
     at_hand = environment.at_hand(lane, cache=files.default_cache())
     gathered = gather.gather(family, checkpoint, lane, at_hand, NOWHERE, elsewhere=True)
     return dataclasses.replace(gathered, machine=None)

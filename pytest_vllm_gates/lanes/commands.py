@@ -1,4 +1,4 @@
-"""The commands by which a person makes a lane and serves with it, without the gates."""
+"""The commands with which a person makes and serves a lane without the gates."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def commands(
     env: Mapping[str, str] | None = None,
     port: int = PORT,
 ) -> list[str]:
-    """Return the commands, for a shell, that serve these checkpoints from a lane.
+    """Return the shell commands that serve these checkpoints from a lane.
 
-    A secret stands in them as the variable of its name.
+    A secret is written as the variable of its name.
     """
     if lane.base_url is not None:
         (url,) = redacted_words([lane.base_url])
@@ -76,7 +76,7 @@ def _serve(
 
 
 def _variables(lane: Lane, overlay: Path | None, env: Mapping[str, str]) -> list[str]:
-    """Return what is set before the command; a secret is in the environment already."""
+    """Return the variables to set before the command; secrets are in the environment already."""
     redacted_env = redacted(lane.env)
     values = {
         name: value for name, value in lane.env.items() if redacted_env[name] == value
@@ -86,7 +86,7 @@ def _variables(lane: Lane, overlay: Path | None, env: Mapping[str, str]) -> list
         values["PYTHONPATH"] = f"{overlay}{after}"
     words = [f"{name}={_quoted(value)}" for name, value in values.items()]
     if lane.command is None:
-        # What its packages start is found as it is when the gates start the server.
+        # Programs of its packages are found in the same way as when the gates start the server.
         words.append('PATH="${PYTHON%/*}:$PATH"')
     return words
 

@@ -1,4 +1,4 @@
-"""What a lane serves families with, in plain words, and the differences between two lanes."""
+"""Describes what a lane serves families with, in plain words, to compare two lanes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
 
 NamedValues = Mapping[str, str | None]
-"""Values by name; one that is None cannot be known."""
+"""Values by name; None: it cannot be known."""
 
 
 @dataclass(frozen=True)
@@ -46,32 +46,32 @@ class DeployedFeature:
 
 @dataclass(frozen=True)
 class BundleDescription:
-    """One lane's bundle, in plain words. What is None cannot be known from here."""
+    """One lane's bundle, in plain words. None: it cannot be known from here."""
 
     lane: str
     start: Mapping[str, str]
-    """What is run, or the URL of what runs; without secrets."""
+    """The command that runs, or the URL of the running server; without secrets."""
     versions: Mapping[str, str] | None = None
-    """Of every package, by normalised name."""
+    """Versions of all packages, by normalised name."""
     contents: Mapping[str, str] = field(default_factory=dict)
-    """sha256 of what each package's own record says it is, by name; empty where not installed."""
+    """sha256 of each package's own record, by name; empty if it is not installed."""
     python: str | None = None
     cuda: str | None = None
     """The CUDA of torch; `none` for a torch without."""
     driver: str | None = None
-    """The NVIDIA driver's version; `none` where none answers."""
+    """The NVIDIA driver's version; `none` if no driver answers."""
     driver_cuda: str | None = None
     machine: NamedValues | None = None
     flags: Mapping[str, Mapping[str, str]] | None = None
-    """vLLM's flags as they are set, by family; those of the lane alone under no name."""
+    """vLLM's flags as they are set, by family; the lane's own flags have an empty name."""
     environment: Mapping[str, str] | None = None
     """The variables that the lane sets, without secrets."""
     features: Mapping[str, DeployedFeature] | None = None
     """The features of `features.toml` that the lane's own flags and variables turn on, by name."""
     seals: Mapping[str, bytes] = field(default_factory=dict)
-    """What tells two secrets apart, by the name that has one; nothing outside this process."""
+    """Values that differ for different secrets, by the secret's name; they stay in this process."""
     overlay: Mapping[str, str] | None = None
-    """sha256 of each file of the overlay that takes effect, by its path inside."""
+    """sha256 of each effective file of the overlay, by its path inside."""
     templates: NamedValues | None = None
     """sha256 of the chat template, by family; `none` where there is none."""
     tokenizers: NamedValues | None = None
@@ -79,14 +79,14 @@ class BundleDescription:
     checkpoints: Mapping[str, NamedValues] | None = None
     """Source, revision and sha256 of the config, by family."""
     partial: bool = False
-    """Whether `versions` and `flags` are those known alone, as of a server that runs already."""
+    """Whether `versions` and `flags` may be incomplete, as of a server that runs already."""
     gaps: tuple[str, ...] = ()
-    """Why parts cannot be known, and what makes them known, in one sentence each."""
+    """Why parts cannot be known, and how to make them known, in one sentence each."""
 
 
 @dataclass(frozen=True)
 class BundleChange:
-    """One thing that differs; None on a side that does not have it."""
+    """One difference; None on a side that does not have it."""
 
     axis: str
     name: str
@@ -96,7 +96,7 @@ class BundleChange:
 
 @dataclass(frozen=True)
 class BundleDiff:
-    """What two bundles differ in. An axis that cannot be known is neither changed nor the same."""
+    """The differences of two bundles. An axis that cannot be known is not changed, nor the same."""
 
     ours: str
     theirs: str
@@ -105,11 +105,11 @@ class BundleDiff:
     unknown: tuple[str, ...]
     warning: str | None = None
     why: tuple[str, ...] = ()
-    """Why axes cannot be known, and what makes them known, in one sentence each."""
+    """Why axes cannot be known, and how to make them known, in one sentence each."""
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes that changed, in the order in which they are told."""
+        """The axes that changed, in the order of the report."""
         return tuple(dict.fromkeys(change.axis for change in self.changed))
 
 
@@ -129,10 +129,10 @@ def of(
     without: Collection[str] = (),
     server_version: str | None = None,
 ) -> BundleDescription:
-    """Return what a lane serves these families' checkpoints with; nothing is booted or fetched.
+    """Describe what a lane serves these families' checkpoints with; nothing is booted or fetched.
 
     `overlay` is the folder that takes effect, `without` the names of repairs left out of it;
-    `server_version` is what a running server tells of itself (`GET /version`).
+    `server_version` is the version that a running server reports (`GET /version`).
     """
     subjects = tuple(subjects)
     if lane.base_url is not None:
@@ -145,7 +145,7 @@ def of(
     }
     if not subjects:
         serve = {"": catalog_flags.merged(lane.serve)}
-    # In a container or elsewhere the Hub's cache is another.
+    # In a container or on another machine, the Hub's cache is a different one.
     reads_files = lane.form in ("lock", "python") and not gather.reads_elsewhere(lane)
     prints = {
         family.name: fingerprint.of(checkpoint, serve[family.name])
@@ -188,7 +188,7 @@ def of(
 def _running(
     lane: Lane, subjects: Collection[tuple[Family, Checkpoint]], server_version: str | None
 ) -> BundleDescription:
-    """Return what is known of a server that runs already: its version, and its lane's facts."""
+    """Describe a server that runs already: its version, and its lane's facts."""
     assert lane.base_url is not None  # noqa: S101 - the caller has seen to it
     (url,) = redacted_words([lane.base_url])
     serve = catalog_flags.merged(lane.serve)
@@ -237,7 +237,7 @@ def _file_gaps(
 
 
 def _seals(lane: Lane, serve: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
-    """Return what tells secrets apart, by the variable, the flag or the key that has one."""
+    """Return values that differ for different secrets, by the secret's variable, flag or key."""
     redacted_env = redacted(lane.env)
     secrets = {name: value for name, value in lane.env.items() if redacted_env[name] != value}
     for flag_set in serve:
@@ -276,7 +276,7 @@ def _overlay(overlay: Path | None, without: Collection[str]) -> dict[str, str]:
 
 
 def _checkpoint(checkpoint: Checkpoint, prints: fingerprint.Fingerprint) -> NamedValues:
-    """Return what a checkpoint is: a folder has no revision, and is told by its config."""
+    """Describe a checkpoint: a folder has no revision, and is identified by its config."""
     values: dict[str, str | None] = {"source": checkpoint.source, "config": prints.config}
     if checkpoint.folder is None:
         values["revision"] = prints.revision or checkpoint.revision

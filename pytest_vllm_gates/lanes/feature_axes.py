@@ -1,4 +1,4 @@
-"""The features that one lane turns on and another does not: each kind is an axis by its name."""
+"""The features that only one of two lanes turns on: each kind is an axis by its name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.lanes.describe import BundleDescription
 
 FEATURES = "features"
-"""The axis where no feature differs."""
+"""The axis if no feature differs."""
 PREFIX = "feature "
-"""Begins the axis of the features of one kind that differ: `feature ngram`."""
+"""The first word of the axis of features of one kind that differ: `feature ngram`."""
 FLAGS, ENVIRONMENT = "flags", "environment"
 
 
@@ -31,7 +31,7 @@ class FeatureAxis:
 
 
 def unknown(ours: BundleDescription, theirs: BundleDescription) -> str:
-    """Return what cannot be known of the features; '' where all can.
+    """Return which features cannot be known; '' if all can.
 
     A server that runs already may have features on that its lane does not declare.
     """
@@ -73,7 +73,7 @@ def differing(ours: BundleDescription, theirs: BundleDescription) -> list[Featur
 
 
 def gathered(changes: Iterable[BundleChange], axes: Iterable[FeatureAxis]) -> list[BundleChange]:
-    """Return the changes with those of features, and the settings of a feature under its axis."""
+    """Return the changes with those of features; a feature's settings are counted with it."""
     axes = tuple(axes)
     return [*(axis.change for axis in axes), *(_of_feature(change, axes) for change in changes)]
 
@@ -89,5 +89,5 @@ def _of_feature(change: BundleChange, axes: Iterable[FeatureAxis]) -> BundleChan
 
 
 def listed_as(axis: str) -> str:
-    """Return the axis as lists of all axes have it: `features` for `feature ngram`."""
+    """Return the axis' name in lists of all axes: `features` for `feature ngram`."""
     return FEATURES if axis.startswith(PREFIX) else axis

@@ -1,6 +1,6 @@
 """Makes a lane from an environment that serves: its lock with checksums, and its inventory.
 
-The inventory lies beside the frozen lane and lists what was installed then, with checksums.
+The inventory is saved beside the frozen lane and lists what was installed then, with checksums.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ VERSION = 1
 
 
 def path_of(file: Path) -> Path:
-    """Return where the inventory of the lane in `file` lies, or would."""
+    """Return the path of the inventory of the lane in `file`, whether it exists or not."""
     return file.with_name(f"{file.stem}.inventory.json")
 
 
 def read(lane: Lane) -> dict[str, Any] | None:
-    """Return the lane's inventory; None where it has none.
+    """Return the lane's inventory; None if it has none.
 
-    Raises `UserError` for a file that is no inventory.
+    Raises `UserError` for a file that is not an inventory.
     """
     place = path_of(lane.file)
     if lane.form not in ("lock", "python") or not place.exists():
@@ -72,7 +72,7 @@ def read(lane: Lane) -> dict[str, Any] | None:
 
 
 def contents(lane: Lane) -> dict[str, str]:
-    """Return the checksum of what each package brought when the lane was frozen."""
+    """Return the checksum of each package's files when the lane was frozen."""
     recorded = read(lane) or {}
     return {str(name): str(digest) for name, digest in (recorded.get("contents") or {}).items()}
 
@@ -91,7 +91,7 @@ def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 BACKEND = re.compile(r"\+(cpu|cu\d+|xpu|rocm[\d.]+)$")
 HEADER = """\
-# Every package of the lane, pinned; installed as it stands, without looking at dependencies.
+# Every package of the lane, pinned; installed exactly as listed, without resolving dependencies.
 # Frozen on {date} from {python}, Python {version}.
 """
 TITLE = "frozen on {date} from {python}"
@@ -102,7 +102,7 @@ class FrozenLane:
     """A lane that is not written yet."""
 
     files: Mapping[Path, str]
-    """What to write, the lane's own file last: with it the lane is there."""
+    """The files to write, the lane's own file last: with it the lane exists."""
     packages: int
     checked: int
     """Packages that have a checksum in the lock."""
@@ -117,9 +117,9 @@ def target(
     force: bool,
     command: str = "",
 ) -> Path:
-    """Return the file a frozen lane will have; `command` is what was typed.
+    """Return the file that a frozen lane will have; `command` is the user's command line.
 
-    Raises `UserError` for a name that cannot be one, or is one already where `force` is not set.
+    Raises `UserError` for an invalid name, and for a name that is taken unless `force` is set.
     """
     if not NAME.fullmatch(name):
         raise UserError(
@@ -150,10 +150,10 @@ def compose(
     inventory: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> FrozenLane:
-    """Return the lane that serves with this environment, and else as `source` does.
+    """Return a lane that serves with this environment, and in all else as `source` does.
 
     `variables` are NAME, taken from this process, or NAME=VALUE. With `keep_python` the lane names
-    the interpreter and has no lock. Raises `UserError` for what a lock cannot say.
+    the interpreter and has no lock. Raises `UserError` for packages that a lock cannot describe.
     """
     assert environment.python is not None  # noqa: S101 - there is none to freeze without
     say("reading what is installed")
@@ -172,13 +172,13 @@ def compose(
     hashes: Mapping[str, tuple[str, ...]] = {}
     if keep_python:
         table["python"] = str(environment.python)
-        notes += [f"not held by any lock: {problem}" for problem in problems]
+        notes += [f"not in the lock: {problem}" for problem in problems]
     else:
         if problems:
             raise UserError(
-                f"a lock cannot say what {environment.python} is:\n{installed.bulleted(problems)}\n"
-                "install these from an index, or let the lane name the interpreter, whatever "
-                "becomes of it: --keep-python"
+                f"a lock cannot describe {environment.python}:\n{installed.bulleted(problems)}\n"
+                "install these from an index, or name the interpreter in the lane instead of a "
+                "lock, which does not pin the packages: --keep-python"
             )
         lock = file.with_suffix(".txt")
         table |= _own_lock(lock.name, environment)
@@ -195,7 +195,7 @@ def compose(
 
 
 def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return what the lane has of another lane, besides what that serves from, and what not."""
+    """Return the tables that the lane takes from another lane, and notes on what is left out."""
     table: dict[str, Any] = {}
     if source is not None:
         table = source.model_dump(mode="json", exclude_unset=True)
@@ -205,7 +205,7 @@ def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any
     for key, is_secret in (("env", names_a_secret), ("serve", is_secret_flag)):
         if key in table:
             table[key], left_out = without_secrets(table[key], is_secret)
-            notes += [f"left out, for it is a secret: {name} in [{key}]" for name in left_out]
+            notes += [f"left out because it is a secret: {name} in [{key}]" for name in left_out]
     if assigned := dict(map(_variable, variables)):
         table["env"] = table.get("env", {}) | assigned
     return table, notes
@@ -215,8 +215,8 @@ def _variable(assignment: str) -> tuple[str, str]:
     name, assigned, value = assignment.partition("=")
     if names_a_secret(name):
         raise UserError(
-            f"{name} speaks of a secret, which no lane's file holds\n"
-            f"export {name} where the lane is to serve"
+            f"{name} looks like a secret, and a lane's file must not contain one\n"
+            f"export {name} where the lane serves"
         )
     if not assigned and name not in os.environ:
         raise UserError(f"{name} is not set here\ngive its value: --env {name}=VALUE")
@@ -224,7 +224,7 @@ def _variable(assignment: str) -> tuple[str, str]:
 
 
 def _own_lock(name: str, environment: Environment) -> dict[str, str]:
-    """Return the keys of a lane that is made from its lock, as this environment was."""
+    """Return the keys of a lane that is made from its lock, as this environment was made."""
     major, minor, *_ = (environment.python_version or "").split(".")
     table = {"lock": name, "requires_python": f"=={major}.{minor}.*"}
     if build := BACKEND.search(environment.versions.get("torch", "")):

@@ -1,4 +1,4 @@
-"""Why parts of a lane's bundle cannot be known from here, and what makes them known."""
+"""Why parts of a lane's bundle cannot be known from here, and how to make them known."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NO_MODEL = "chat template, tokenizer and checkpoint are compared with --model NA
 
 
 def of_server(lane: Lane, version: str | None) -> Iterator[str]:
-    """Yield what is not known of a server that runs already, and where to declare it."""
+    """Yield the unknown parts of a server that runs already, and where to declare them."""
     gives = (
-        "of its bundle only the version of vLLM is read from its server"
+        "only the version of vLLM is known of its bundle, read from its server"
         if version
         else "its server did not answer GET /version"
     )
@@ -44,7 +44,7 @@ def of_server(lane: Lane, version: str | None) -> Iterator[str]:
 
 
 def of_command(lane: Lane) -> Iterator[str]:
-    """Yield what is not known of a lane that another program serves."""
+    """Yield the unknown parts of a lane that another program serves."""
     if lane.command is None:
         return
     what = (
@@ -59,7 +59,7 @@ def of_command(lane: Lane) -> Iterator[str]:
 
 
 def of_files(checkpoints: Iterable[tuple[Checkpoint, Fingerprint]]) -> Iterator[str]:
-    """Yield the checkpoints whose files are not at hand."""
+    """Yield the checkpoints whose files are not on this machine."""
     for checkpoint, checksums in checkpoints:
         if checkpoint.folder is None and checksums.config is None:
             yield (

@@ -1,4 +1,4 @@
-"""Composes a lane for a release of vLLM: its file, its lock, and what was done, in words."""
+"""Composes a lane for a release of vLLM: its file, its lock, and a summary in words."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class NewLane:
     """A lane that is not written yet."""
 
     files: Mapping[Path, str]
-    """What to write, the lane's own file last."""
+    """The files to write, the lane's own file last."""
     done: tuple[str, ...]
-    """What was chosen for this release, and why, in one line each."""
+    """The choices for this release, and their reasons, in one line each."""
 
 
 def compose(
@@ -38,8 +38,8 @@ def compose(
 ) -> NewLane:
     """Return the lane of vLLM `version` on `device`, with the requirements `besides`.
 
-    `file` is the lane's own, to be. `wheel` takes the place of the release's; start and flags are
-    the release's. Raises `UserError` for a release that does not resolve.
+    `file` is the path of the lane's file, which does not exist yet. `wheel` replaces the release's;
+    start and flags are the release's. Raises `UserError` for a release that does not resolve.
     """
     releases.parsed(version)
     lock = file.with_suffix(".txt")
@@ -63,14 +63,14 @@ def compose(
     if wheel is not None:
         done = [
             f"wheel: {wheel.url}",
-            f"start and flags as of release {version}; lock for this machine alone",
+            f"start and flags as of release {version}; the lock is for this machine only",
             *done,
         ]
     return NewLane({**made.files(lock), file: text}, tuple(done))
 
 
 def _done(version: str, device: str, made: release_lock.ReleaseLock) -> list[str]:
-    """Return what was chosen, in one line each."""
+    """Return the choices, in one line each."""
     start, found = releases.start(version), releases.table().devices[device]
     lines = [f"start: python {' '.join(start.server)}"]
     lines.append(
@@ -86,7 +86,7 @@ def _done(version: str, device: str, made: release_lock.ReleaseLock) -> list[str
     if not releases.flags(version):
         listed = releases.flag_table().releases
         lines.append(
-            f"flags: not checked, as the table has {listed[0]} to {listed[-1]} alone; preflight "
+            f"flags: not checked, the table has only {listed[0]} to {listed[-1]}; preflight "
             "reads them once the lane is made"
         )
     values = of_release.defaults(version, device)

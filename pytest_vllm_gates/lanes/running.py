@@ -1,4 +1,4 @@
-"""Asks the running server of a lane for its version."""
+"""Requests the version of a lane's running server."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 def version(lane: Lane, api_key_env: str = KEY_VARIABLE) -> str | None:
-    """Return the version of vLLM that a lane's running server tells (`GET /version`).
+    """Return the version of vLLM that a lane's running server reports (`GET /version`).
 
-    None for a lane that boots, and where the server is not reached or does not tell.
-    `api_key_env`: the variable of the key where the lane names none.
+    None for a lane that boots, and if the server is not reached or does not report one.
+    `api_key_env`: the variable of the key if the lane names none.
     """
     if lane.base_url is None:
         return None
     try:
         return http.version(endpoint.of_lane(lane, os.environ, api_key_env), ASK_S)
-    except UserError:  # a variable that is not set, or no authorities: a run says so
+    except UserError:  # a missing variable or certificate file: a run reports it
         return None

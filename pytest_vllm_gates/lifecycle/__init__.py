@@ -1,1 +1,1 @@
-"""The lifecycle gate: a second boot, and a server that is told to stop while it answers."""
+"""The lifecycle gate: a second boot, and a server that is stopped while it answers."""

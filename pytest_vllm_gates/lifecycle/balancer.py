@@ -1,7 +1,7 @@
-"""Spreads requests over replicas, and takes one out as a careful rolling update does.
+"""Spreads requests over replicas, and removes one as a careful rolling update does.
 
-A replica that is to end gets no new requests first, and ends once those that it has are over. That
-is what a `preStop` hook is for
+A replica that is to end first gets no new requests, and ends once its open requests are over. A
+`preStop` hook has this purpose
 (https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/).
 """
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 CLIENTS = 4
 PAUSE_S = 0.4
-"""What each client waits between its requests."""
+"""The pause of each client between its requests."""
 MOST_REQUESTS = 20_000
 LONGEST_WAIT_S = 120.0
-"""What a request waits for a replica, where none is in."""
+"""How long a request waits for a replica if none is available."""
 
 
 @dataclass(frozen=True)
 class BalancedRequest:
-    """One request: which question it asked, who answered, and what."""
+    """One request: the number of its question, the replica that answered, and the answer."""
 
     number: int
     replica: str
@@ -46,7 +46,7 @@ class _Member:
 
 @dataclass
 class Balancer:
-    """Replicas by name, each with how many requests it has."""
+    """Replicas by name, each with the number of its open requests."""
 
     _members: dict[str, _Member] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -58,18 +58,18 @@ class Balancer:
             self._changed.notify_all()
 
     def take_out(self, name: str, most_s: float) -> int:
-        """Send a replica nothing more; return how many requests it still has after so long."""
+        """Send a replica nothing more; return how many requests are still open after so long."""
         with self._changed:
             member = self._members.pop(name)
             self._changed.wait_for(lambda: not member.open, most_s)
             return member.open
 
     def send(self, number: int, question: int) -> BalancedRequest | None:
-        """Ask the replica that has the fewest requests; None where there was none for long."""
+        """Send to the replica with the fewest requests; None if there was none for long."""
         with self._changed:
             if not self._changed.wait_for(lambda: bool(self._members), LONGEST_WAIT_S):
                 return None
-            # Of equals the one that was put in first: each second request goes to the other.
+            # A tie goes to the replica that was added first: each second request goes to the other.
             members = [*self._members.values()]
             turned = members[number % len(members) :] + members[: number % len(members)]
             member = min(turned, key=lambda each: each.open)
@@ -84,7 +84,7 @@ class Balancer:
 
 
 class BalancedTraffic:
-    """Clients that ask the same questions over and over until they are told to end."""
+    """Clients that send the same questions over and over until they are stopped."""
 
     def __init__(self, balancer: Balancer, questions: int) -> None:
         self._balancer = balancer
@@ -94,7 +94,7 @@ class BalancedTraffic:
         self._begun = 0
         self.requests: list[BalancedRequest] = []
         self.unanswered = 0
-        """Requests for which there was no replica."""
+        """Requests that found no replica."""
         self._pool = ThreadPoolExecutor(CLIENTS)
         self._clients: list[Future[None]] = []
 

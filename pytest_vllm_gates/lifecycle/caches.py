@@ -1,10 +1,10 @@
-"""The folders in which vLLM keeps what a boot may use again, and what may have become of them.
+"""The folders in which vLLM keeps data for later boots, and ways in which they can be damaged.
 
-vLLM keeps compiled graphs, the kernels in them and what it knows of model classes below
+vLLM keeps compiled graphs, the kernels in them and its data on model classes below
 `VLLM_CACHE_ROOT` (0.27 to 0.32: `vllm/envs.py`, `vllm/compilation/decorators.py`,
-`vllm/model_executor/models/registry.py`). What PyTorch compiles outside of a graph and Triton's
-kernels lie below `TORCHINDUCTOR_CACHE_DIR` and `TRITON_CACHE_DIR`, code that came with a checkpoint
-below `HF_MODULES_CACHE`. `HF_HOME` stays as it is: weights are read from it.
+`vllm/model_executor/models/registry.py`). Code that PyTorch compiles outside of a graph and
+Triton's kernels are below `TORCHINDUCTOR_CACHE_DIR` and `TRITON_CACHE_DIR`, code that came with a
+checkpoint below `HF_MODULES_CACHE`. `HF_HOME` stays unchanged: weights are read from it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CLASSES = "modelinfos"
 
 @dataclass(frozen=True)
 class Garbled:
-    """What was done to the files of a cache."""
+    """The damage to the files of a cache."""
 
     cut: int
-    """Files of which the first half is left."""
+    """Files of which only the first half is left."""
     zeroed: int
-    """Files that have their length, and zeros in it."""
+    """Files that keep their length and contain zeros."""
 
 
 def variables(folder: Path) -> dict[str, str]:
@@ -56,10 +56,11 @@ def compiling(folder: Path) -> bool:
 
 
 def garble(folder: Path) -> Garbled:
-    """Do to every file what a full disk or a lost write does: cut every second, zero the others.
+    """Damage every file as a full disk or a lost write does: cut every second, zero the others.
 
-    A journal may have the length of a file that was never written: it then reads as zeros
-    (ext4(5), `data=writeback`). Code is never changed bit by bit: no server could see that.
+    With a journal, a file may have its length although its data was never written: it then reads
+    as zeros (ext4(5), `data=writeback`). Single bits of code are never changed: no server could
+    detect that.
     """
     cut = zeroed = 0
     for number, path in enumerate(files(folder)):
@@ -74,19 +75,19 @@ def garble(folder: Path) -> Garbled:
 
 
 def forbid_writing(folder: Path) -> None:
-    """Take away everybody's right to write below a folder, and to add to it."""
+    """Remove the write permission of a folder and all below it, for all users."""
     for path in [*_walk(folder), folder]:
         path.chmod(path.stat().st_mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
 
 
 def allow_writing(folder: Path) -> None:
-    """Give the owner that right back, so that the folder can be removed."""
+    """Restore the owner's write permission, so that the folder can be removed."""
     for path in [folder, *_walk(folder)]:
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
 
 
 def without_override(program: Sequence[str]) -> tuple[str, ...]:
-    """Return what starts a server that keeps to the rights of files, even where it is root's."""
+    """Return a command prefix with which a server respects file permissions, even as root."""
     return ("-I", "-S", read_only_program.__file__, *program)
 
 

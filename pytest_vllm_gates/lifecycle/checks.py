@@ -1,4 +1,4 @@
-"""Judges other boots by the first, and a server that was told to stop while it answered."""
+"""Compares later boots with the first, and judges a server that was stopped while it answered."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 OK = 200
 STOPPED = "SIGTERM with open streams"
 DEATH = ("the engine's death with open streams", "the engine's death")
-"""What the case is called, and since when it is counted."""
+"""The case's name, and the event from which seconds are counted."""
 INVARIANT_NATS = 0.02
-"""What rounding in bfloat16 does to a log-probability of the same batch."""
+"""The effect of bfloat16 rounding on a log-probability of the same batch."""
 AT_ONCE_S = 1.0
-"""How long a server may take to learn that it is to stop."""
+"""How long a server may take to notice that it is to stop."""
 TOLD = {
     StreamEnd.CUT: "ends after {chunks} events as if it were whole, without finish_reason and "
-    "[DONE]: the client takes a part for the answer",
+    "[DONE]: the client mistakes a part for the whole answer",
     StreamEnd.HANGS: "stops after {chunks} events, and its connection stays open: the client "
     "waits for its own timeout",
 }
@@ -37,11 +37,11 @@ def same_answers(
     invariant: bool,
     where: str = "",
 ) -> tuple[list[Finding], list[Case]]:
-    """Compare answers with earlier ones, which are beside their questions: texts, tokens, nats.
+    """Compare answers with earlier ones, paired with their questions: texts, tokens, nats.
 
-    What was not answered before is no yardstick. `where` names what answered `again`. Where
-    answers are `invariant` log-probabilities may differ by what rounding does, else by as much as
-    in another batch.
+    Questions without an earlier answer are not compared. `where` names what answered `again`. If
+    answers are `invariant`, log-probabilities may differ by rounding only, else by as much as in
+    another batch.
     """
     findings, cases = [], []
     most_nats = INVARIANT_NATS if invariant else MARGIN_NATS
@@ -64,7 +64,7 @@ def same_answers(
 def cache_boots(
     first: Sequence[tuple[str, Completion]], boots: Sequence[CacheBoot], *, invariant: bool
 ) -> tuple[list[Finding], list[Case]]:
-    """Return the boots on caches that did not serve, or gave other answers than the first."""
+    """Return the boots on caches that did not serve, or gave answers that differ from the first."""
     findings, cases = [], []
     for boot in boots:
         case = Case(boot.name)
@@ -79,7 +79,7 @@ def cache_boots(
 
 
 def streams(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
-    """Return the streams whose clients do not learn that the answer is over."""
+    """Return the streams whose clients are not notified that the answer is over."""
     named = [(Case(f"stream {n}"), each) for n, each in enumerate(stopped.streams, 1)]
     findings = [
         Finding(case, TOLD[each.end].format(chunks=each.chunks))
@@ -92,7 +92,7 @@ def streams(stopped: StoppedServer) -> tuple[list[Finding], list[Case]]:
 def lingering(
     stopped: StoppedServer, what: str = STOPPED, since: str = "SIGTERM"
 ) -> tuple[list[Finding], list[Case]]:
-    """Return whether the process was there for longer than its grace period."""
+    """Return whether the process outlived its grace period."""
     case = Case(what)
     if stopped.gone_s is not None:
         return [], [case]
@@ -108,7 +108,7 @@ def lingering(
 def readiness(
     stopped: StoppedServer, what: str = STOPPED, since: str = "SIGTERM"
 ) -> tuple[list[Finding], list[Case]]:
-    """Return when `/health` first called a server ready that had just refused a request."""
+    """Return when `/health` first reported a server ready that had just refused a request."""
     case = Case(what)
     for probe in stopped.probes:
         if probe.at_s >= AT_ONCE_S and probe.health == OK and probe.chat != OK:

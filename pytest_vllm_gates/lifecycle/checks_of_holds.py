@@ -1,4 +1,4 @@
-"""Judges a server that was put to sleep, paused, or had its weights read again."""
+"""Judges a server that was put to sleep, paused, or had its weights read again (suspended)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.lifecycle.types import Held, OpenOverHold
 
 ENDED = {"abort", "error"}
-"""The finish reasons that tell a client that its answer was broken off."""
+"""The finish reasons that report a broken-off answer to the client."""
 
 
 def answers(
     first: Sequence[tuple[str, Completion]], holds: Sequence[Held], *, invariant: bool
 ) -> tuple[list[Finding], list[Case]]:
-    """Return the answers after a hold that are not those before, and servers that stay held."""
+    """Return answers after a suspension that differ, and servers that do not resume."""
     findings, cases = [], []
     for held in holds:
         if held.refused:
@@ -29,7 +29,7 @@ def answers(
         if held.stuck:
             case = Case(held.name, {"where": held.name})
             cases.append(case)
-            findings.append(Finding(case, f"it does not go on: {held.stuck}"))
+            findings.append(Finding(case, f"it does not resume: {held.stuck}"))
         asked = first[: len(held.answers)]
         other, compared = same_answers(
             asked, held.answers, invariant=invariant, where=f"after {held.name}"
@@ -47,10 +47,10 @@ def answers(
 
 
 def told(holds: Sequence[Held]) -> tuple[list[Finding], list[Case]]:
-    """Return what a held server tells of itself that is not so: alive is not ready.
+    """Return wrong reports of a suspended server about its state: alive is not ready.
 
-    `/health` is what liveness probes ask, and a held server is alive; whether it is ready its
-    own route tells. An answer that comes while it is held shows that it is not.
+    Liveness probes use `/health`, and a suspended server is alive; its own route reports whether
+    it is ready. An answer that arrives while it is suspended shows that it is not suspended.
     """
     findings, cases = [], []
     for held in holds:
@@ -61,13 +61,13 @@ def told(holds: Sequence[Held]) -> tuple[list[Finding], list[Case]]:
         says = []
         if held.health != OK:
             answered = "nothing" if held.health is None else held.health
-            says.append(f"/health answers {answered} while it is held: a liveness probe ends it")
+            says.append(f"/health answers {answered} while suspended: a liveness probe ends it")
         if held.told_held is not True:
-            says.append(f"it tells {held.told_held} while it is held: it passes for ready")
+            says.append(f"it reports {held.told_held} while suspended: it passes for ready")
         if held.early and not held.waited.error:
-            says.append("a request is answered while it is held")
+            says.append("a request is answered while suspended")
         if not held.stuck and held.told_after is not False:
-            says.append(f"it tells {held.told_after} once it goes on: nothing is sent to it")
+            says.append(f"it reports {held.told_after} once it has resumed: it gets no requests")
         findings += [Finding(case, sentence) for sentence in says]
     return findings, cases
 
@@ -75,7 +75,7 @@ def told(holds: Sequence[Held]) -> tuple[list[Finding], list[Case]]:
 def open_answers(
     over: Sequence[OpenOverHold], *, invariant: bool
 ) -> tuple[list[Finding], list[Case]]:
-    """Return the answers under way that a hold changed, or cut as if they were whole."""
+    """Return open answers that a suspension changed, or cut as if they were complete."""
     findings, cases = [], []
     for each in over:
         if each.whole.error:
@@ -87,8 +87,8 @@ def open_answers(
         if not fault or (broken_off and not each.keeps):
             continue
         if each.keeps:
-            findings.append(Finding(case, f"the answer does not go on as it was: {fault}"))
+            findings.append(Finding(case, f"the answer does not continue as before: {fault}"))
         else:
             says = f"finish_reason {each.ended.finish_reason!r} of an answer that was broken off"
-            findings.append(Finding(case, f"{says}: the client takes a part for the whole"))
+            findings.append(Finding(case, f"{says}: the client mistakes a part for the whole"))
     return findings, cases

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def restarts(
     failures: Mapping[str, str], left: Mapping[str, int]
 ) -> tuple[list[Finding], list[Case]]:
-    """Return the replicas that did not come up, or had not answered all when they were ended."""
+    """Return the replicas that did not boot, or had open requests when they were ended."""
     cases = {name: Case(f"the {name} replica") for name in ("first", "second")}
     findings = [Finding(cases[name], f"it does not serve: {why}") for name, why in failures.items()]
     findings += [
         Finding(
             cases[name],
-            f"{count} requests are not over {GRACE_S:.0f} s after no more came: bound them by "
-            "max_tokens, or raise the pod's terminationGracePeriodSeconds",
+            f"{count} requests are still open {GRACE_S:.0f} s after the last one came: limit them "
+            "by max_tokens, or raise the pod's terminationGracePeriodSeconds",
         )
         for name, count in left.items()
     ]
@@ -40,10 +40,10 @@ def answers(
     *,
     invariant: bool,
 ) -> tuple[list[Finding], list[Case]]:
-    """Return the requests that were lost or answered otherwise; each kind of fault once a replica.
+    """Return requests that were lost or answered differently; each kind of fault once per replica.
 
-    `first` are the questions, each with the first server's answer; what it did not answer is no
-    yardstick.
+    `first` are the questions, each with the first server's answer; a question without an answer
+    is not compared.
     """
     cases = [Case(f"request {each.number}", request=each.answer.request) for each in requests]
     told = Counter[tuple[str, str]]()
@@ -62,5 +62,5 @@ def answers(
     if unanswered:
         waited = Case("requests without a replica")
         cases.append(waited)
-        findings.append(Finding(waited, f"{unanswered} requests found no replica that serves"))
+        findings.append(Finding(waited, f"{unanswered} requests found no serving replica"))
     return findings, cases

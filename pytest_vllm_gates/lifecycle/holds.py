@@ -1,8 +1,8 @@
-"""Puts a server to sleep, pauses it and has it read its weights again, and watches it meanwhile.
+"""Suspends a server in each way (sleep, pause, weights read again), and observes it meanwhile.
 
 The routes are those of vLLM's development mode (`VLLM_SERVER_DEV_MODE=1`): 0.32,
 `vllm/entrypoints/serve/dev/sleep`, `serve/dev/rpc` and `rl/online`; before, `serve/dev/rlhf`. A
-server that slept without its weights is woken as docs.vllm.ai, features/sleep_mode has it.
+server that slept without its weights is woken as described in docs.vllm.ai, features/sleep_mode.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SLEEPS, PAUSES = "/is_sleeping", "/is_paused"
 RPC = "/collective_rpc"
 READ_WEIGHTS = {"method": "reload_weights"}
 HELD_S = 1.0
-"""How long a server is held once a request waits for it."""
+"""How long a server stays suspended once a request waits for it."""
 BEGIN_S = 30.0
 LOOK_S = 0.05
 CALL_S = 120.0
@@ -40,17 +40,17 @@ WORDS = 200
 
 @dataclass(frozen=True)
 class HoldWay:
-    """A way to hold a server, and to let it go on."""
+    """A way to suspend a server, and to resume it."""
 
     name: str
     begin: str
-    """The route that begins it."""
+    """The route that suspends it."""
     end: tuple[tuple[str, Mapping[str, Any] | None], ...]
-    """The routes, with what is sent to them, that let it go on."""
+    """The routes, with the bodies sent to them, that resume it."""
     state: str = ""
-    """The route that tells whether it is held; empty where nothing holds it."""
+    """The route that reports whether it is suspended; empty if nothing suspends it."""
     keeps: bool = False
-    """Whether answers that have begun are to go on as if nothing had been."""
+    """Whether open answers are to continue as if nothing had happened."""
 
 
 HOLDS = (
@@ -74,7 +74,7 @@ HOLDS = (
 
 
 class Holder:
-    """Holds a server in every way, and asks it the same before, meanwhile and afterwards."""
+    """Suspends a server in every way; sends it the same requests before, meanwhile and after."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class Holder:
         self._long = {**long, "ignore_eos": True, "stream": True}
         self._client = CompletionClient(endpoint, answer_s)
         self._cannot_read = ""
-        """Why the server cannot read its weights again, once it was asked to."""
+        """Why the server cannot read its weights again, once that was tried."""
 
     def hold(self, hold: HoldWay) -> Held:
-        """Hold the server in one way while a request waits, let it go on, and ask.
+        """Suspend the server in one way while a request waits, resume it, and send the questions.
 
-        A sleep that loses the weights is not tried where the server cannot read them again.
+        A sleep that loses the weights is not tried if the server cannot read them again.
         """
         if self._cannot_read and (RPC, READ_WEIGHTS) in hold.end:
             return Held(hold.name, self._cannot_read)
         if hold.begin and (refused := self._call("POST", hold.begin)):
-            self._go_on(hold)  # what failed half-way may have paused it
+            self._go_on(hold)  # a failure half-way may have paused it
             return Held(hold.name, refused)
         with ThreadPoolExecutor(1) as pool:
             waiting: Future[Completion] | None = None
@@ -119,9 +119,9 @@ class Holder:
         return Held(hold.name, "", wrong, health, held, after, early, waited, answers)
 
     def over(self, hold: HoldWay, whole: Completion) -> OpenOverHold | None:
-        """Hold the server while a long answer is under way; None where it does not offer that.
+        """Suspend the server while a long answer is open; None if it does not offer that way.
 
-        `whole` is that answer when nothing comes between.
+        `whole` is that answer without an interruption.
         """
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(self._client.ask, self._long)
@@ -133,16 +133,16 @@ class Holder:
         return None if refused else OpenOverHold(hold.name, hold.keeps, whole, ended)
 
     def whole(self) -> Completion:
-        """Return the long answer when nothing comes between."""
+        """Return the long answer without an interruption."""
         return self._client.ask(self._long)
 
     def _go_on(self, hold: HoldWay) -> str:
-        """Let a server go on; return why it does not, '' where it does."""
+        """Resume a server; return why it fails, '' if it works."""
         calls = [self._call("POST", path, body) for path, body in hold.end]
         return next(filter(None, calls), "")
 
     def _wait_until_begun(self, answer: Future[Completion]) -> None:
-        """Wait until an answer is under way, or over."""
+        """Wait until an answer has begun, or is over."""
         deadline = time.monotonic() + BEGIN_S
         with Metrics(self._endpoint) as metrics:
             while not answer.done() and time.monotonic() < deadline:
@@ -151,7 +151,7 @@ class Holder:
                 time.sleep(LOOK_S)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> str:
-        """Return why a route did not do what it was asked for, in its words; '' where it did."""
+        """Return the error of a route, in its words; '' if it succeeded."""
         try:
             with http.client(self._endpoint) as client:
                 reply = client.request(method, path, json=body, timeout=CALL_S)
@@ -160,7 +160,7 @@ class Holder:
         return "" if reply.is_success else f"{path}: {reply.status_code} {reply.text[:WORDS]}"
 
     def _state(self, path: str) -> bool | None:
-        """Return what a route tells of its one fact; None where it does not."""
+        """Return the one fact that a route reports; None if it reports none."""
         try:
             with http.client(self._endpoint) as client:
                 reply = client.get(path, timeout=CALL_S)

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 WRITING_S = 0.3
-"""How long a boot goes on once it writes what it compiles, to be in the middle of it."""
+"""How long a boot continues after it begins to write compiled files, to be in the middle of it."""
 GUARDS = 1
-"""The inner guard comes first among what runs below the outer one (`process/guard.py`)."""
+"""The inner guard comes first among the processes below the outer one (`process/guard.py`)."""
 
 
 @dataclass(frozen=True)
 class KilledBoot:
-    """A boot that was not to come to its end."""
+    """A boot that was killed on purpose."""
 
     after_s: float
     compiling: bool
     """Whether it was killed while it wrote what it compiles."""
     ended: bool
-    """Whether it had ended by itself before it was killed."""
+    """Whether it had ended by itself before the kill."""
     files: int
-    """Those that it left in its caches."""
+    """The files that it left in its caches."""
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""

@@ -1,8 +1,8 @@
-"""Starts Python without the right of root to write what is read-only: `PROGRAM ARGUMENT...`.
+"""Starts Python without root's right to write read-only files: `PROGRAM ARGUMENT...`.
 
-Root may write any file (`CAP_DAC_OVERRIDE`, capabilities(7)), so a folder without write permission
-is none to a server in most containers. What is dropped from the bounding set is gone with `exec`.
-It imports nothing of ours: it runs in the lane's environment.
+Root may write any file (`CAP_DAC_OVERRIDE`, capabilities(7)), so in most containers a folder
+without write permission does not stop a server. A capability that is dropped from the bounding set
+is gone with `exec`. It imports nothing of ours: it runs in the lane's environment.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Tells a server to stop, or ends its engine, while streams are open, and watches all of it."""
+"""Stops a server, or ends its engine, while streams are open, and watches all of it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 STREAMS = 4
 TOKENS = 256
-"""Of each stream: enough to be open for a while, and over within a drain."""
+"""The tokens of each stream: enough to be open for a while, and over within a drain."""
 BEGUN_EVENTS = 4
-"""Events that each stream has had when the server is told to stop."""
+"""Events that each stream has received when the server is stopped."""
 BEGIN_S = 60.0
 LOOK_S = 0.25
 PROBE_S = 2.0
@@ -50,8 +50,8 @@ def stop(
 ) -> StoppedServer:
     """Open streams of a chat's body, send a signal to a process, and watch for the grace period.
 
-    `watched_pid` is the process that is to end of it, where it is another one. Raises
-    `httpx.HTTPError` where the streams do not begin.
+    `watched_pid` is the process that has to end, if it is another one. Raises
+    `httpx.HTTPError` if the streams do not begin.
     """
     ending = watched_pid or pid
     watched = [_Stream(endpoint, body) for _ in range(STREAMS)]
@@ -82,7 +82,7 @@ def stop(
 
 
 def _is_there(pid: int) -> bool:
-    """Return whether a process runs; one that has ended and was not waited for does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except OSError:
@@ -98,7 +98,7 @@ def _probe(endpoint: Endpoint, body: Mapping[str, Any], at_s: float) -> Stopping
         except httpx.HTTPError:
             return None
 
-    # The health afterwards: a server that refuses and then calls itself ready lies.
+    # The health afterwards: a server that refuses a request must not report itself ready.
     chat = status("POST", CHAT, {"model": endpoint.model, **body, "max_tokens": 1})
     return StoppingProbe(round(at_s, 2), status("GET", "/health"), chat)
 
@@ -131,7 +131,7 @@ class _Stream:
         self._lines: list[str] = []
         self._over_at: float | None = None
         self.error = ""
-        """Why it broke off; empty where it did not."""
+        """Why it broke off; empty if it did not."""
 
     @property
     def begun(self) -> bool:
@@ -160,7 +160,7 @@ class _Stream:
                 self._over_at = time.monotonic()
 
     def ended(self, since: float) -> StoppedStream:
-        """Return how it has ended by now."""
+        """Return how it has ended so far."""
         with self._lock:
             over_at, lines = self._over_at, [*self._lines]
         last = lines[-1] if lines else ""

@@ -1,4 +1,4 @@
-"""What became of a server that was told to stop, and of boots on caches in every state."""
+"""The results of stopping a server, and of boots on caches in every state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.completion import Completion
 
 BOOTS = {"second_boot": 1, "cache_boots": 5, "held_boot": 1, "rolling_restart": 4}
-"""So many boots each fixture of the gate makes of a family, at most."""
+"""The most boots that each fixture of the gate makes of a family."""
 GRACE_S = 30.0
 """Kubernetes' default between SIGTERM and SIGKILL (`terminationGracePeriodSeconds`).
 
@@ -23,45 +23,45 @@ class StreamEnd(StrEnum):
 
     WHOLE = "whole"
     ERROR = "error"
-    """With an event of an error, or a connection that broke: the client learns of it."""
+    """With an error event, or a broken connection: the client is notified."""
     CUT = "cut"
-    """As if it were whole, and without its finish reason or `[DONE]`."""
+    """As if it were complete, but without its finish reason or `[DONE]`."""
     HANGS = "hangs"
-    """Not at all: nothing came any more, and the connection stayed open."""
+    """Not at all: nothing more came, and the connection stayed open."""
 
 
 @dataclass(frozen=True)
 class StoppedStream:
-    """One stream that was open when the server was told to stop."""
+    """One stream that was open when the server was stopped."""
 
     end: StreamEnd
     chunks: int
     """Events that came before its end."""
     said: str
-    """The error, or what came last."""
+    """The error, or the last event."""
     seconds: float
     """From SIGTERM to its end, or to the end of the watch."""
 
 
 @dataclass(frozen=True)
 class StoppingProbe:
-    """How a server answered a new request, and a health check after it."""
+    """A server's answers to a new request, and to a health check after it."""
 
     at_s: float
     """Since SIGTERM."""
     health: int | None
-    """The status; None where there was no connection."""
+    """The status; None without a connection."""
     chat: int | None
 
 
 @dataclass(frozen=True)
 class StoppedServer:
-    """All that was seen of a server that was told to stop."""
+    """The observations of a server that was stopped."""
 
     streams: tuple[StoppedStream, ...]
     probes: tuple[StoppingProbe, ...]
     gone_s: float | None
-    """When its process had ended, since SIGTERM; None where it had not within the grace period."""
+    """When its process had ended, since SIGTERM; None if not within the grace period."""
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -69,12 +69,12 @@ class StoppedServer:
 
 
 class CacheState(StrEnum):
-    """What happened to the caches before a boot."""
+    """The state of the caches before a boot."""
 
     KILLED = "killed"
     """The boot that filled them was killed half-way."""
     GARBLED = "garbled"
-    """Files were cut, or are full of zeros."""
+    """Files were cut, or contain only zeros."""
     READ_ONLY = "read-only"
     """Nothing can be written to them."""
 
@@ -85,41 +85,41 @@ class CacheBoot:
 
     name: str
     failure: str
-    """Why it did not serve; empty where it did."""
+    """Why it did not serve; empty if it did."""
     answers: tuple[Completion, ...]
-    """To the questions that the run's own server was asked; none where it did not serve."""
+    """To the questions that the run's own server got; none if it did not serve."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A server that was put to sleep, paused, or had its weights read again, and went on."""
+    """A server that was suspended: put to sleep, paused, or had its weights read again."""
 
     name: str
     refused: str
-    """Why it does not offer that, in its own words; empty where it does."""
+    """Why it does not offer that, in its own words; empty if it does."""
     stuck: str = ""
-    """Why it could not be let go on."""
+    """Why it could not be resumed."""
     health: int | None = None
-    """What `/health` answered while it was held; None without an answer."""
+    """The status of `/health` while it was suspended; None without an answer."""
     told_held: bool | None = None
-    """What its route told while it was held; None where it told nothing."""
+    """The report of its route while it was suspended; None if it reported nothing."""
     told_after: bool | None = None
-    """What it told afterwards."""
+    """The report of its route afterwards."""
     early: bool = False
-    """Whether a request that came while it was held was over before it went on."""
+    """Whether a request that came while it was suspended was over before it resumed."""
     waited: Completion | None = None
-    """The answer to that request; None where nothing was held."""
+    """The answer to that request; None if nothing was suspended."""
     answers: tuple[Completion, ...] = ()
     """To the questions afterwards."""
 
 
 @dataclass(frozen=True)
 class OpenOverHold:
-    """An answer that was under way when the server was held."""
+    """An answer that was open when the server was suspended."""
 
     name: str
     keeps: bool
-    """Whether it was to go on as if nothing had been."""
+    """Whether it was to continue as if nothing had happened."""
     whole: Completion
-    """The answer when nothing comes between."""
+    """The answer without an interruption."""
     ended: Completion

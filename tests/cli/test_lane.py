@@ -225,7 +225,7 @@ class TestFreeze:
         edit.write_text("hot fix")
         status, out, _ = typed(capsys, "freeze", "stable", "--from", "running", "--keep-python")
         assert status == 0
-        assert "not held by any lock: vllm 0.32.0 is not as it was installed: vllm/__init__" in out
+        assert "not in the lock: vllm 0.32.0 is not as it was installed: vllm/__init__" in out
         assert [*frozen(lane_project)] == [".inventory.json", ".toml"]
         lane = lanes.load("stable", lane_project.project)
         assert (lane.form, lane.requires_python) == ("python", None)
@@ -257,7 +257,7 @@ class TestFreeze:
             (("stable", "--python", "nowhere"), "does not exist or cannot be run"),
             (
                 ("stable", "--from", "running", "--env", "HF_TOKEN=x"),
-                "HF_TOKEN speaks of a secret, which no lane's file holds",
+                "HF_TOKEN looks like a secret, and a lane's file must not contain one",
             ),
             (("stable", "--from", "running", "--env", "NOT_SET_HERE"), "NOT_SET_HERE is not set"),
         ],
@@ -283,13 +283,13 @@ class TestFreeze:
         status, _, err = typed(capsys, "freeze", "stable", "--from", "running")
         assert status == 2
         assert err.splitlines()[1:] == [
-            f"error: a lock cannot say what {lane_project.project}/lanes/../bin/python is:",
+            f"error: a lock cannot describe {lane_project.project}/lanes/../bin/python:",
             "  - mine 0.1 is installed editable, from file:///src/mine: its code can change at "
             "any time",
             "  - vllm 0.32.0 is not as it was installed: vllm/__init__.py was edited or is gone",
             "  - debian 1.0 has no metadata of pip's or uv's",
-            "install these from an index, or let the lane name the interpreter, whatever becomes "
-            "of it: --keep-python",
+            "install these from an index, or name the interpreter in the lane instead of a lock, "
+            "which does not pin the packages: --keep-python",
         ]
         assert frozen(lane_project) == {}
 

@@ -133,7 +133,7 @@ def test_lane_of_a_commit_is_an_end_like_any_other(
     assert main([*new, *model, "--commit", sha(8), "--wheels", made_hosts.hosts.wheels]) == 0
     out = capsys.readouterr().out
     assert f"  wheel: {made_hosts.hosts.wheels}/{sha(8)}/vllm-0.23.1rc1.dev8%2Bg" in out
-    assert "  start and flags as of release 0.32.0; lock for this machine alone\n" in out
+    assert "  start and flags as of release 0.32.0; the lock is for this machine only\n" in out
     lane = lanes.load("bad", project)
     assert lane.title == f"vLLM at commit {sha(8)[:LABEL]} on an NVIDIA GPU"
     assert main([*ASKED, "--nightly", *hosts(made_hosts)]) == 0

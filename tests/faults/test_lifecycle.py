@@ -44,8 +44,8 @@ class Cycle:
 
 FAULTS = [
     Cycle("forgets", "answers_after_sleep_and_pause_as_before", "(after sleep, level 0)"),
-    Cycle("lies", "alive_and_ready_are_told_apart", "it tells False while it is held"),
-    Cycle("loses", "alive_and_ready_are_told_apart", "/health answers 503 while it is held"),
+    Cycle("lies", "alive_and_ready_are_told_apart", "it reports False while suspended"),
+    Cycle("loses", "alive_and_ready_are_told_apart", "/health answers 503 while suspended"),
     Cycle("cuts", "open_streams_end_when_it_is_told_to_stop", "as if it were whole", STREAMS),
     Cycle("tires", "a_rolling_restart_loses_no_request", "no answer: answered 500", ROLLING),
 ]

@@ -37,7 +37,7 @@ def lane(tmp_path: Path, text: str) -> lanes.Lane:
 
 
 def ran(commands: list[str], folder: Path, *names: str, **env: str) -> tuple[list[str], Any]:
-    """Run the commands with stand-ins that show what they are given."""
+    """Run the commands with fake programs that print their arguments."""
     path = folder / "shown"
     path.write_text(f"#!{sys.executable} -IS\n{SHOW % (names,)}")
     path.chmod(0o755)

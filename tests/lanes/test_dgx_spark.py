@@ -37,11 +37,11 @@ class cuda:
 """
 KERNELS = """
 class ops:
-    asked = []
+    calls = []
     refuses = ""
     @classmethod
     def cutlass_scaled_mm(cls, a, b, out_dtype, scale_a, scale_b):
-        cls.asked.append((a.shape, b.shape, scale_a.shape, scale_b.shape))
+        cls.calls.append((a.shape, b.shape, scale_a.shape, scale_b.shape))
         if cls.refuses and a.shape[0] > 1:
             raise RuntimeError(cls.refuses + "\\nwhere it was")
 class CutlassFp8BlockScaledMMKernel:
@@ -56,7 +56,7 @@ class CutlassFP8ScaledMMLinearKernel(CutlassFp8BlockScaledMMKernel):
 
 
 def checks(machine: Any = SPARK, **arguments: Any) -> dict[str, Check]:
-    """Return what preflight says of the lane on a machine, as the gates ask it."""
+    """Return preflight's results for the lane on a machine, as in the gates' run."""
     family = families.load("qwen3.5", NOWHERE)
     situation = gather.gather(
         family,
@@ -76,7 +76,7 @@ def test_lane_uses_the_cuda_lock_with_gb10_settings() -> None:
     assert LANE.env["RAY_memory_monitor_refresh_ms"] == "0"
     (repair,) = overlay.repairs(OVERLAY)
     assert repair.name == "fp8_fallback"
-    # What differs from node to node is no lane's to say.
+    # Settings that differ from node to node must not be in a lane.
     assert not {"VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "VLLM_NCCL_SO_PATH"} & {*LANE.env}
 
 
@@ -91,11 +91,11 @@ def test_recorded_gb10_passes_preflight() -> None:
 @pytest.mark.parametrize(
     ("machine", "message"),
     [
-        (recorded("h100x8"), "expects driver 580, and this machine has 550.90.07"),
-        (recorded("rtx5090"), "gpu GB10, and this machine has NVIDIA GeForce RTX 5090"),
+        (recorded("h100x8"), "expects driver 580, but this machine has 550.90.07"),
+        (recorded("rtx5090"), "gpu GB10, but this machine has NVIDIA GeForce RTX 5090"),
         (
             recorded("gb10", driver=NvidiaDriver("570.1", "12.8", "NVML")),
-            "expects driver 580, and this machine has 570.1; cuda 13.0",
+            "expects driver 580, but this machine has 570.1; cuda 13.0",
         ),
     ],
 )
@@ -145,7 +145,7 @@ def test_interfaces_of_two_sparks_are_checked(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/nowhere/libnccl.so.2")
     check = checks(nodes=nodes)["network"]
     assert check.what == (
-        "VLLM_HOST_IP=192.0.2.1 is no address of this machine; "
+        "VLLM_HOST_IP=192.0.2.1 is not an address of this machine; "
         "VLLM_NCCL_SO_PATH=/nowhere/libnccl.so.2 is not there; "
         "GLOO_SOCKET_IFNAME=enp1s0f9np9: this machine has no interface enp1s0f9np9"
     )
@@ -168,8 +168,8 @@ cutlass.ops.refuses = {refuses!r}
 for name in ("CutlassFp8BlockScaledMMKernel", "CutlassFP8ScaledMMLinearKernel"):
     for capability in (80, 90, 120, 121, 121):
         supported, reason = getattr(cutlass, name).is_supported(capability)
-        print(capability, supported, "" if supported else reason, len(cutlass.ops.asked))
-print(cutlass.ops.asked)
+        print(capability, supported, "" if supported else reason, len(cutlass.ops.calls))
+print(cutlass.ops.calls)
 """
 
 
@@ -214,7 +214,7 @@ def test_the_repair_can_be_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_guarded_kernels_exist_in_the_real_vllm() -> None:
-    """Their names and the operator's arguments hold in the vLLM of the lane's version."""
+    """The vLLM of the lane's version has their names and the operator's arguments."""
     cpu = environment.prepare(
         lanes.load("cpu", NOWHERE), cache=files.default_cache(), progress=print
     )

@@ -128,7 +128,7 @@ ONE_AXIS: dict[str, tuple[dict[str, Any], list[tuple[str, str | None, str | None
 }  # fmt: skip
 
 NAMED = {"features": "feature ngram"}
-"""Axes that are named after what changed."""
+"""Axes with the name of what changed."""
 
 
 def test_every_axis_has_a_test_case() -> None:
@@ -146,7 +146,7 @@ def test_single_changed_axis_is_reported_without_a_warning(axis: str) -> None:
     assert bundle_diff.warning is None
 
 
-# Each of these is a field of its own: the changes of several can be put together.
+# Each of these is a separate field: changes of several fields can be combined.
 APART = sorted(axis for axis, (changes, _) in ONE_AXIS.items() if "versions" not in changes)
 
 
@@ -208,7 +208,7 @@ def server(version: str | None, **facts: str) -> BundleDescription:
     )
 
 
-def test_two_servers_differ_in_the_version_that_they_tell() -> None:
+def test_two_servers_differ_in_the_version_that_they_report() -> None:
     bundle_diff = differences(server("0.32.0"), server("0.30.0+cu130"))
     assert changes_of(bundle_diff) == [("vllm", "vllm", "0.32.0", "0.30.0+cu130")]
     assert {*bundle_diff.unknown} == {*AXES} - {"vllm", "start"}

@@ -1,7 +1,7 @@
 """The lanes of docs/other-servers.md load, and their commands start a server.
 
-No docker, podman, srun or openllm runs here. A stand-in for each notes its arguments and then
-becomes a server that answers; it has the key only where the real program would pass it on.
+No docker, podman, srun or openllm runs here. A stand-in for each records its arguments and then
+becomes a server that answers; it has the key only if the real program would pass it on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def documented(project: Project) -> Project:
 
 
 def stand_in(project: Project, monkeypatch: pytest.MonkeyPatch, name: str) -> Path:
-    """Put a stand-in for the lane's program on PATH; return where it notes what it is given."""
+    """Put a stand-in for the lane's program on PATH; return the file with its arguments."""
     lane = lanes.load(name, project.path)
     noted = project.path / "noted.json"
     fake_environ = {"FAKE": "no-health", "FAKE_NAME": lane.served_model_name or ""}
@@ -107,7 +107,7 @@ def test_documented_command_starts_a_server_that_boots(
     model = arguments[arguments.index("--model") + 1]
     if name != "slurm":
         assert f"--volume={model}:{model}:ro" in arguments
-    assert "VLLM_API_KEY=" not in text, "the key stands among the arguments"
+    assert "VLLM_API_KEY=" not in text, "the key is among the arguments"
 
 
 def test_ranks_of_a_command_lane_are_not_started_here(

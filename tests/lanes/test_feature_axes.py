@@ -1,4 +1,4 @@
-"""A feature that one lane turns on and the other does not is an axis by its name."""
+"""A feature that only one of two lanes turns on is an axis by its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NGRAM = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 3}}
 
 
 def lane(serve: dict[str, Any], **env: str) -> BundleDescription:
-    """Return the shipped lane `cpu` with settings of its own."""
+    """Return the shipped lane `cpu` with these settings."""
     shipped = lane_catalog.load("cpu", described.NOWHERE)
     changed = {"serve": {**shipped.serve, **serve}, "env": {**shipped.env, **env}}
     return described.describe(shipped.model_copy(update=changed), "gemma/3", "glm")
@@ -74,7 +74,7 @@ def test_lanes_with_the_same_features_do_not_differ() -> None:
 
 
 @pytest.mark.parametrize("feature", catalog.load(), ids=lambda feature: feature.name)
-def test_every_feature_that_ships_is_an_axis_of_its_own(feature: catalog.Feature) -> None:
+def test_every_feature_that_ships_is_a_separate_axis(feature: catalog.Feature) -> None:
     diff = differences(lane(feature.serve, **feature.env), lane({}))
     (axis,) = diff.axes
     assert axis.startswith("feature ")

@@ -1,4 +1,4 @@
-"""Each part of a bundle that cannot be known has its reason, and what makes it known."""
+"""Each part of a bundle that cannot be known has its reason, and how to make it known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_lane_that_is_known_has_no_gap(small_project: Path) -> None:
 def test_server_by_url_gives_its_version_alone(small_project: Path) -> None:
     lane = write(small_project, "stable", URL)
     assert describe(lane, "glm", server_version="0.32.0").gaps == (
-        "stable is a URL: of its bundle only the version of vLLM is read from its server",
+        "stable is a URL: only the version of vLLM is known of its bundle, read from its server",
         "for the flags of stable, list them in [serve] of lanes/stable.toml",
         "for the chat template, tokenizer and checkpoint of stable, add checkpoint = "
         '"FOLDER or Hub id" to lanes/stable.toml',
@@ -47,7 +47,7 @@ def test_what_a_url_s_lane_declares_is_compared(small_project: Path) -> None:
     assert diff.why == url.gaps
 
 
-def test_lane_without_a_model_says_what_compares_templates(small_project: Path) -> None:
+def test_lane_without_a_model_reports_what_compares_templates(small_project: Path) -> None:
     lane = write(small_project, "mine", 'python = "../bin/python"\n')
     diff = differences(describe(lane), describe(lane))
     assert diff.why == (NO_MODEL,)

@@ -128,9 +128,9 @@ def test_no_form_is_refused(tmp_path: Path) -> None:
 
 def test_keys_without_effect_are_refused(tmp_path: Path) -> None:
     message = refusal(tmp_path, 'base_url = "http://h/v1"\n[env]\nA = "1"\n')
-    assert "env would do nothing in a lane that has base_url; leave it out" in message
+    assert "env has no effect in a lane that has base_url; leave it out" in message
     message = refusal(tmp_path, 'python = "python3"\nverify = false\n[headers]\nX-A = "1"\n')
-    assert "headers, verify would do nothing in a lane that has python; leave it out" in message
+    assert "headers, verify has no effect in a lane that has python; leave it out" in message
 
 
 def test_running_server_s_lane_has_known_flags_and_how_it_is_reached(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_running_server_s_lane_has_known_flags_and_how_it_is_reached(tmp_path: P
         ('Connection = "close"', "Connection is set by the client itself"),
         ('X-A = "1"\nx-a = "2"', "X-A and x-a are the same header"),
         ('X-A = "1\\r\\nX-B: 2"', "the value of X-A has to be one line"),
-        ('Authorization = "Basic x"', "api_key_env and the header Authorization both are the key"),
+        ('Authorization = "Basic x"', "api_key_env and the header Authorization both set the key"),
     ],
 )
 def test_header_that_cannot_be_sent_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -161,7 +161,7 @@ def test_header_that_cannot_be_sent_is_refused(tmp_path: Path, text: str, messag
 
 def test_served_model_name_needs_a_command(tmp_path: Path) -> None:
     message = refusal(tmp_path, 'python = "python3"\nserved_model_name = "m"\n')
-    assert "served_model_name here is for a command that takes none of vLLM's flags" in message
+    assert "served_model_name here is for a command that does not accept vLLM's flags" in message
     write(tmp_path, "mine.toml", 'title = "t"\ncommand = ["a"]\nserved_model_name = "m"\n')
     assert lanes.load("mine", tmp_path).served_model_name == "m"
 

@@ -18,7 +18,7 @@ MADE = {
     "cuda": ("0.32.0", "cuda"), "dgx-spark": ("0.32.0", "cuda"),
 }  # fmt: skip
 OWN: dict[str, dict[str, Any]] = {
-    # Measured on this bundle alone: another release has to be measured before it says so.
+    # Measured for this bundle only: another release has to be measured first.
     "cpu": {"batch_invariant": True},
     "cpu-previous": {},
     "cpu-tp2": {"env": {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"},
@@ -30,9 +30,9 @@ OWN: dict[str, dict[str, Any]] = {
                   "serve": {"gpu_memory_utilization": 0.85}, "overlay": "dgx-spark-overlay",
                   "expects": {"driver": "580", "cuda": "13.0", "gpu": "GB10"}},
 }  # fmt: skip
-"""What a shipped lane has besides."""
+"""The additional settings of a shipped lane."""
 NAMED = ("title", "lock", "vllm", "device")
-"""What `lane new` writes into the file itself; all else follows from it."""
+"""The keys that `lane new` writes into the file; all else follows from them."""
 LOCKS = {"cpu": "cpu", "cpu-previous": "cpu-previous", "cuda": "cuda"}
 
 
@@ -43,7 +43,7 @@ def test_shipped_lane_is_that_of_its_release_and_what_it_adds(name: str) -> None
     assert {key: value for key, value in shipped.items() if key not in NAMED} == OWN[name]
 
 
-def test_every_shipped_lane_is_held() -> None:
+def test_every_shipped_lane_is_listed() -> None:
     assert sorted(MADE) == sorted(path.stem for path in lanes.SHIPPED.glob("*.toml"))
 
 
@@ -53,7 +53,7 @@ def test_shipped_lock_is_resolved_from_what_lane_new_writes(name: str) -> None:
     found = releases.table().devices[device]
     lines = (lanes.SHIPPED / f"{name}.in").read_text().splitlines()
     requirements = [line for line in lines if line and not line.startswith("#")]
-    # Refused builds of torch are those that the configured sources had, where it was resolved.
+    # Refused builds of torch are those of the sources with which the lock was resolved.
     refused = [line for line in requirements if line.startswith("torch!=")]
     written = [f"{found.package}=={version}", *found.besides]
     assert [line for line in requirements if line not in refused] == written
@@ -67,7 +67,7 @@ def test_shipped_lock_is_resolved_from_what_lane_new_writes(name: str) -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_lane_that_says_its_release_alone_is_whole(
+def test_lane_with_only_its_release_is_complete(
     device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(of_release, "device_here", lambda: device)

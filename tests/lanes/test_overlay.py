@@ -93,9 +93,9 @@ from vllm_gates_repairs import slow_bfloat16
 slow_bfloat16._is_slow = lambda torch: True
 kernel = getattr(_custom_ops.chunk_gated_delta_rule_cpu, "__wrapped__", None)
 kernel = kernel or _custom_ops.chunk_gated_delta_rule_cpu
-asked = []
+calls = []
 def counted(**given):
-    asked.append(1)
+    calls.append(1)
     out, states = kernel(**given)
     if sys.argv[1:] == ["wrong"]:
         given["initial_state"] *= 2
@@ -121,7 +121,7 @@ for call in range(5):
     near = all(
         slow_bfloat16._close(one, other) for one, other in ((out, wanted), (states, after))
     )
-    print("kernel" if len(asked) == call + 1 else "transformers", "right" if near else "wrong")
+    print("kernel" if len(calls) == call + 1 else "transformers", "right" if near else "wrong")
 """
 PRODUCTS = """
 import torch
@@ -139,7 +139,7 @@ print(tuple(functional.conv1d(x, weight, None, padding=0, groups=8).shape))
 slow = not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 print(slow == hasattr(functional.linear, "__wrapped__"))
 """
-# What the model runner does, with a generator that is not moved by offsets.
+# A model runner as vLLM's, with a generator that offsets do not move.
 SEEDED = """
 import sys, types
 
@@ -293,7 +293,7 @@ def test_the_environments_own_sitecustomize_still_runs(tmp_path: Path) -> None:
 
 
 def test_repaired_kernel_is_used_again(tmp_path: Path) -> None:
-    """The guard asks the kernel, not the version."""
+    """The guard tests the kernel itself, not the version."""
     package = "vllm/model_executor/layers/rotary_embedding"
     for folder in ("vllm", "vllm/model_executor", "vllm/model_executor/layers", package):
         module(tmp_path, f"{folder}/__init__.py", "")
@@ -377,7 +377,7 @@ def test_real_torchvision_is_imported_only_with_the_overlay(python: Path) -> Non
 def test_real_rotary_embeddings_are_right_with_the_overlay(python: Path, tmp_path: Path) -> None:
     repaired = run(python, WRONG_WITHOUT_RIGHT_WITH, OVERLAY).stdout.splitlines()
     assert repaired == ["neox 2 right", "neox 3 right", "gptj 2 right", "gptj 3 right", "untouched"]
-    # Without this one repair: its own file stands in the way as one that does nothing.
+    # Without this one repair: a file of its name that does nothing takes its place.
     only = tmp_path / "overlay"
     for file in OVERLAY.rglob("*.py"):
         module(only, str(file.relative_to(OVERLAY)), file.read_text())

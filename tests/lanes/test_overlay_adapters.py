@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OVERLAY = lanes.SHIPPED / "cpu-overlay"
 FOLDERS = ("vllm", "lora", "ops", "torch_ops")
-# What vLLM's operator does, in numpy; its package takes it from the module as vLLM's does.
+# vLLM's operator in numpy; its package imports it from the module as vLLM's does.
 OPERATORS = """
 def bgmv_shrink(inputs, weights, outputs, indices, scaling=1.0):
     outputs[:] = scaling * (weights[indices] @ inputs[:, :, None])[:, :, 0]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 OVERLAY = lanes.SHIPPED / "cpu-overlay"
 
-# What vLLM's platform does with its own choice for one rank.
+# The choice that vLLM's platform makes for one rank.
 PLATFORM = """
 import torch
 
@@ -37,7 +37,7 @@ print(parallel.distributed_executor_backend, os.environ.get("OMP_NUM_THREADS"))
 
 
 def configured(folder: Path, executor: str, threads: int, **environment: str) -> str:
-    """Return the executor and the threads of OpenMP after the platform looked at them."""
+    """Return the executor and the threads of OpenMP after the platform's check."""
     for name, text in {
         "torch.py": f"def get_num_threads(): return {threads}\n",
         "vllm/__init__.py": "",
@@ -64,7 +64,7 @@ def test_threads_that_somebody_set_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("executor", ["mp", "ray", "package.Executor"])
-def test_an_executor_that_was_asked_for_is_taken(tmp_path: Path, executor: str) -> None:
+def test_a_configured_executor_is_kept(tmp_path: Path, executor: str) -> None:
     assert configured(tmp_path, executor, 8) == f"{executor} None"
 
 

@@ -1,8 +1,9 @@
 """A fake vLLM server in development mode that sleeps, pauses and reads its weights again.
 
-Use `HoldingServer(WAY)` where a test needs what a held server does but not vLLM. Ways: `right`,
-`forgets` (another answer once it was held), `early` (it answers while it is held), `old` (it has
-none of the routes), `stuck` (it cannot be resumed), `blank` (it cannot read its weights again).
+Use `HoldingServer(WAY)` if a test needs a suspended server but not vLLM. Ways: `right`,
+`forgets` (it answers differently once it was suspended), `early` (it answers while suspended),
+`old` (it has none of the routes), `stuck` (it cannot be resumed), `blank` (it cannot read its
+weights again).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class HoldingHandler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
-        """Tell health, state and metrics."""
+        """Answer with health, state and metrics."""
         server = self.server
         states = {"/is_sleeping": "is_sleeping", "/is_paused": "is_paused"}
         if self.path == "/metrics":
@@ -48,7 +49,7 @@ class HoldingHandler(BaseHTTPRequestHandler):
             self.reply({})
 
     def do_POST(self) -> None:
-        """Hold, go on, or answer."""
+        """Suspend, resume, or answer."""
         server = self.server
         url = urlsplit(self.path)
         text = self.rfile.read(int(self.headers["Content-Length"] or 0))
@@ -114,5 +115,5 @@ class HoldingServer(ThreadingHTTPServer):
 
     @property
     def base_url(self) -> str:
-        """Where it answers."""
+        """Its URL."""
         return f"http://127.0.0.1:{self.server_port}/v1"

@@ -1,6 +1,6 @@
-"""A server that streams slowly, and on SIGTERM does what it was told to: `program.py WAY`.
+"""A server that streams slowly, and ends in the given way on SIGTERM: `program.py WAY`.
 
-It prints its port. Ways: `drains`, `errors`, `cuts`, `hangs`, and `lies`, which drains and calls
+It prints its port. Ways: `drains`, `errors`, `cuts`, `hangs`, and `lies`, which drains and reports
 itself healthy while it refuses.
 """
 
@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
-        """Tell the health."""
+        """Answer with the health."""
         self.status(503 if TOLD.is_set() and WAY != "lies" else 200)
 
     def do_POST(self) -> None:
@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
         OPEN[0] -= 1
 
     def event(self, data: str) -> None:
-        """Send an event in a chunk of its own."""
+        """Send an event in a chunk by itself."""
         line = f"data: {data}\n\n".encode()
         self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
         self.wfile.flush()

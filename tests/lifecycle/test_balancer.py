@@ -1,4 +1,4 @@
-"""Requests go to the replica with the fewest; one that is taken out ends what it has first."""
+"""Requests go to the replica with the fewest; a removed one finishes its requests first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_both_replicas_get_requests() -> None:
 
 @contextlib.contextmanager
 def busy(one: Balancer) -> Iterator[threading.Event]:
-    """Put a replica in that has one request, until the event is set."""
+    """Add a replica that has one request, until the event is set."""
     begun, free = threading.Event(), threading.Event()
 
     def answer(_: int) -> Completion:
@@ -55,7 +55,7 @@ def test_a_replica_that_is_busy_gets_fewer() -> None:
     assert replicas == ["b"] * 4
 
 
-def test_taken_out_a_replica_ends_what_it_has() -> None:
+def test_a_removed_replica_finishes_its_requests() -> None:
     one = Balancer()
     with busy(one) as free:
         threading.Timer(0.1, free.set).start()
@@ -63,7 +63,7 @@ def test_taken_out_a_replica_ends_what_it_has() -> None:
         assert free.is_set()
 
 
-def test_taken_out_a_replica_may_not_come_to_an_end() -> None:
+def test_a_removed_replica_may_not_finish() -> None:
     one = Balancer()
     with busy(one):
         assert one.take_out("a", 0.05) == 1
@@ -76,7 +76,7 @@ def test_without_a_replica_a_request_is_not_answered(
     assert Balancer().send(0, 0) is None
 
 
-def test_clients_ask_until_they_are_told_to_end(
+def test_clients_send_until_they_are_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(balancer, "PAUSE_S", 0.001)

@@ -1,4 +1,4 @@
-"""Holds that change answers, cut them, or tell a held server for ready are told apart."""
+"""Suspensions that change or cut answers, and wrong reports of readiness, are distinguished."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RIGHT = Held(
 )  # fmt: skip
 
 
-def test_a_server_that_goes_on_as_before_says_nothing() -> None:
+def test_a_server_that_resumes_as_before_yields_no_finding() -> None:
     findings, cases = checks_of_holds.answers(FIRST, [RIGHT], invariant=True)
     assert (findings, len(cases)) == ([], 2)
     findings, cases = checks_of_holds.told([RIGHT])
@@ -31,18 +31,18 @@ def test_a_server_that_goes_on_as_before_says_nothing() -> None:
     [
         (replace(RIGHT, answers=(ROME,)), "alone 'Paris.', now 'Rome.'"),
         (replace(RIGHT, waited=ROME), "alone 'Paris.', now 'Rome.'"),
-        (replace(RIGHT, stuck="/wake_up: 500"), "it does not go on: /wake_up: 500"),
+        (replace(RIGHT, stuck="/wake_up: 500"), "it does not resume: /wake_up: 500"),
         (replace(RIGHT, waited=Completion(error="ReadTimeout: ")), "no answer: ReadTimeout"),
     ],
     ids=["other", "waited", "stuck", "lost"],
 )
-def test_another_answer_afterwards_is_told(held: Held, says: str) -> None:
+def test_a_different_answer_afterwards_is_reported(held: Held, says: str) -> None:
     (finding,), _ = checks_of_holds.answers(FIRST, [held], invariant=True)
     assert says in finding.says
     assert "sleep, level 1" in finding.case.name
 
 
-def test_a_request_that_a_held_server_refuses_may_be_refused() -> None:
+def test_a_suspended_server_may_refuse_a_request() -> None:
     refused = replace(RIGHT, waited=Completion(error="answered 503: asleep"), early=True)
     assert checks_of_holds.answers(FIRST, [refused], invariant=True)[0] == []
     assert checks_of_holds.told([refused])[0] == []
@@ -51,19 +51,19 @@ def test_a_request_that_a_held_server_refuses_may_be_refused() -> None:
 @pytest.mark.parametrize(
     ("held", "says"),
     [
-        (replace(RIGHT, health=503), "/health answers 503 while it is held"),
-        (replace(RIGHT, told_held=False), "it tells False while it is held"),
-        (replace(RIGHT, told_after=True), "it tells True once it goes on"),
-        (replace(RIGHT, early=True), "a request is answered while it is held"),
+        (replace(RIGHT, health=503), "/health answers 503 while suspended"),
+        (replace(RIGHT, told_held=False), "it reports False while suspended"),
+        (replace(RIGHT, told_after=True), "it reports True once it has resumed"),
+        (replace(RIGHT, early=True), "a request is answered while suspended"),
     ],
     ids=["dead", "ready", "held", "early"],
 )
-def test_a_server_that_lies_about_its_state_is_told(held: Held, says: str) -> None:
+def test_a_server_that_misreports_its_state_is_found(held: Held, says: str) -> None:
     (finding,), _ = checks_of_holds.told([held])
     assert says in finding.says
 
 
-def test_what_a_server_does_not_offer_is_no_case() -> None:
+def test_a_way_that_a_server_does_not_offer_is_not_a_case() -> None:
     refused = Held("sleep, level 1", "/sleep: 404")
     assert checks_of_holds.answers(FIRST, [refused], invariant=True) == ([], [])
     assert checks_of_holds.told([refused]) == ([], [])
@@ -73,15 +73,15 @@ def test_what_a_server_does_not_offer_is_no_case() -> None:
     ("keeps", "ended", "says"),
     [
         (True, PARIS, ""),
-        (True, ROME, "the answer does not go on as it was"),
-        (True, Completion(content="Pa", finish_reason="abort"), "does not go on as it was"),
+        (True, ROME, "the answer does not continue as before"),
+        (True, Completion(content="Pa", finish_reason="abort"), "does not continue as before"),
         (False, Completion(content="Pa", finish_reason="abort"), ""),
         (False, Completion(error="ReadError: "), ""),
         (False, PARIS, ""),
-        (False, Completion(content="Pa", finish_reason="stop"), "takes a part for the whole"),
+        (False, Completion(content="Pa", finish_reason="stop"), "mistakes a part for the whole"),
     ],
 )
-def test_answers_under_way_go_on_or_are_told_to_be_broken_off(
+def test_open_answers_continue_or_are_reported_as_broken_off(
     keeps: bool, ended: Completion, says: str
 ) -> None:
     over = OpenOverHold("pause", keeps, PARIS, ended)

@@ -1,4 +1,4 @@
-"""A server is held in every way, asked meanwhile and afterwards, and what it does is told apart."""
+"""A server is suspended in every way; its answers meanwhile and afterwards are judged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLEEP, PAUSE = holds.HOLDS[2], holds.HOLDS[-1]
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Endpoint]]:
-    """Start a server that is held in the given way; it ends with the test."""
+    """Start a server that is suspended in the given way; it ends with the test."""
     monkeypatch.setattr(holds, "HELD_S", 0.3)
     with contextlib.ExitStack() as stack:
 
@@ -41,11 +41,11 @@ def holder_of(endpoint: Endpoint) -> holds.Holder:
     [
         ("right", "", ""),
         ("forgets", "alone 'Paris.', now 'Rome.'", ""),
-        ("early", "", "a request is answered while it is held"),
-        ("stuck", "it does not go on: /wake_up: 500", ""),
+        ("early", "", "a request is answered while suspended"),
+        ("stuck", "it does not resume: /wake_up: 500", ""),
     ],
 )
-def test_a_server_that_sleeps_is_told_apart(
+def test_faults_of_a_server_that_sleeps_are_distinguished(
     way: str, answers: str, told: str, served: Callable[[str], Endpoint]
 ) -> None:
     endpoint = served(way)

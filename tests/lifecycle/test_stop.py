@@ -1,4 +1,4 @@
-"""Streams, new requests and the process are watched after SIGTERM, on servers that stop in turn."""
+"""Streams, new requests and the process are watched after SIGTERM, for each way to stop."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def started() -> Iterator[Callable[[str], Started]]:
         ("hangs", StreamEnd.HANGS, "its connection stays open"),
     ],
 )
-def test_each_way_to_stop_is_told_apart(
+def test_each_way_to_stop_is_distinguished(
     started: Callable[[str], Started],
     monkeypatch: pytest.MonkeyPatch,
     way: str,
@@ -73,7 +73,7 @@ def test_each_way_to_stop_is_told_apart(
     assert checks.readiness(stopped)[0] == []
 
 
-def test_a_health_check_that_lies_is_told(
+def test_a_health_check_that_lies_is_reported(
     started: Callable[[str], Started], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "GRACE_S", 3.0)

@@ -1,6 +1,6 @@
 """Arms the repairs beside it in every Python process that has this folder on its path.
 
-Those named in $VLLM_GATES_WITHOUT_REPAIRS, with commas, are left out. An environment's own
+Repairs named in $VLLM_GATES_WITHOUT_REPAIRS, with commas, are left out. An environment's own
 `sitecustomize`, which this one hides, is run afterwards.
 """
 

@@ -1,6 +1,6 @@
 """Arms the repair beside it in every Python process that has this folder on its path.
 
-One named in $VLLM_GATES_WITHOUT_REPAIRS is left out. An environment's own
+A repair named in $VLLM_GATES_WITHOUT_REPAIRS is left out. An environment's own
 `sitecustomize`, which this one hides, is run afterwards.
 """
 

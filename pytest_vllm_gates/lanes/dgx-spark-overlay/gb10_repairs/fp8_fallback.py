@@ -1,21 +1,21 @@
-"""Takes vLLM's CUTLASS FP8 kernels out of the choice on a GB10 where they do not run.
+"""Prevents vLLM from choosing its CUTLASS FP8 kernels on a GB10 on which they do not run.
 
-Repairs: `CutlassFp8BlockScaledMMKernel` and `CutlassFP8ScaledMMLinearKernel` call themselves
+Repairs: `CutlassFp8BlockScaledMMKernel` and `CutlassFP8ScaledMMLinearKernel` report that they are
 supported on every GPU of compute capability 12.x. Some of their tiles need more shared memory than
 the 99 KiB that a block has on a GB10, or were not compiled for it, so that the first forward pass,
 at the profile run, dies of `RuntimeError: Error Internal` or `No compiled cutlass_scaled_mm for
-CUDA device capability`. Where a kernel refuses what a model would ask of it,
-it says that it is not supported; vLLM then chooses the next, Triton's, which is slower and runs.
+CUDA device capability`. If a kernel refuses a product that a model would compute, it now reports
+that it is not supported; vLLM then chooses the next, Triton's, which is slower and runs.
 
 Versions: reported of nightly builds around 0.19 and 0.20 (vllm#40758, vllm#43367; for 12.0
-vllm#32109). Whether the wheels of 0.32.0 still do it nobody has told: the kernel is asked.
+vllm#32109). It is not known whether the wheels of 0.32.0 still do it: the repair tests the kernel.
 
 Found by: those reports, which name the kernel, as the way around it
 `VLLM_DISABLED_KERNELS=CutlassFp8BlockScaledMMKernel`, and as the cause CUTLASS's count of stages
 (cutlass#3144). Not tried on a GB10.
 
-Idle on every GPU that is not of compute capability 12.x, where the kernels are not supported
-anyway, and where they run: each is asked once in every process that loads weights.
+Idle on every GPU that is not of compute capability 12.x, for kernels that are not supported anyway,
+and for kernels that run: each is tested once in every process that loads weights.
 """
 
 from functools import cache, wraps
@@ -26,14 +26,14 @@ from gb10_repairs._after_import import after_import
 
 KERNELS = "vllm.model_executor.kernels.linear.scaled_mm.cutlass"
 FAMILY = 12
-# A token alone, and many: they take other tiles. The weights are those of the report.
+# One token, and many tokens: they use different tiles. The weights are those of the report.
 TOKENS = (1, 1024)
 OUTPUTS, INPUTS = 16384, 5120
 BLOCK = 128
 
 
 def arm() -> None:
-    """Guard the kernels' own answers once vLLM has imported them."""
+    """Guard the kernels' own checks once vLLM has imported them."""
     after_import(KERNELS, _guard)
 
 
@@ -63,7 +63,7 @@ def _asked(is_supported: Any, ops: Any, *, in_blocks: bool) -> Any:
 
 @cache
 def _refusal(ops: Any, in_blocks: bool) -> str:
-    """Multiply as a model would, and return what the kernel says where it refuses."""
+    """Multiply as a model would, and return the kernel's error if it refuses."""
     import torch  # noqa: PLC0415 - vLLM has imported it; other processes shall not
 
     def zeros(*shape: int) -> Any:
@@ -76,7 +76,7 @@ def _refusal(ops: Any, in_blocks: bool) -> str:
     weights = zeros(OUTPUTS, INPUTS).t()
     for tokens in TOKENS:
         if in_blocks:
-            # One scale a block; those of the tokens lie column by column, as the kernel wants them.
+            # One scale per block; the tokens' scales are ordered by column, as the kernel requires.
             ours = scales(INPUTS // BLOCK, tokens).t()
             theirs = scales(OUTPUTS // BLOCK, INPUTS // BLOCK).t()
         else:
