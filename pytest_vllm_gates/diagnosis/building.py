@@ -1,13 +1,12 @@
-"""Puts what a reading of a log kept into an explanation: the root, its confidence, the rest.
+"""Builds an explanation from the reading of a log: the root, its confidence, the rest.
 
 The confidence of an answer is a count. In its favour: its line is specific (it has captures or
 conditions, or the length of a sentence); several of its patterns, or several processes, match; the
-machine agrees. Against it: an error that no signature knows comes before it; another failure is as
-specific in the same error block; the exit status it depends on is not known; the machine disagrees.
-The machine counts twice. More for than against is certain, equal is likely, less is possible. A
-signature that only reports that something else failed is always possible, and one is never certain
-that only warns while another error follows or the server serves, or that is known by lines which
-several failures print.
+machine agrees. Against it: an unknown error comes before it; another failure is as specific in the
+same error block; the exit status it depends on is not known; the machine disagrees. The machine
+counts twice. More for than against is certain, equal is likely, less is possible. A signature that
+only reports that something else failed is always possible. A signature is never certain if it only
+warns while another error follows or the server serves, or if several failures print its lines.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation
 
 
-# A process that was asked to end, or ended well, did not fail.
+# A process that got a request to end, or that ended well, did not fail.
 ENDED_WELL = frozenset({0, -15, -2, 143, 130})
 
 
@@ -46,7 +45,7 @@ def confidence_of(
     status_unknown: bool,
     indirect: bool = False,
 ) -> Confidence:
-    """Return how sure an answer is of which this is known."""
+    """Return how sure an answer with these properties is."""
     points = 2 * agrees + said_often + specific
     points -= 2 * disagrees + error_before + rivals + status_unknown
     if kind != "failure" or points < 0:
@@ -55,7 +54,7 @@ def confidence_of(
 
 
 class ExplanationBuilder:
-    """Puts what a matcher kept into words."""
+    """Describes what a matcher kept."""
 
     def __init__(self, matcher: Matcher, situation: Situation | None) -> None:
         self._matcher = matcher
@@ -65,7 +64,7 @@ class ExplanationBuilder:
         self._error: Error | None = None
 
     def explanation(self) -> Explanation:
-        """Return the whole."""
+        """Return the whole explanation."""
         matcher = self._matcher
         matches = ranking.ranked(matcher, ranking.failures(matcher, self._seen))
 
@@ -116,7 +115,7 @@ class ExplanationBuilder:
     def _first_error(
         self, matches: Sequence[SignatureMatch], wrappers: Sequence[SignatureMatch]
     ) -> Error | None:
-        """Return the earliest error of the last boot that shows one and did not get over it."""
+        """Return the earliest error of the last boot with one that it did not overcome."""
         left = [error for error in self._errors if not self._overcome(error)]
         told = [*(match.boot for match in matches), *(match.boot for match in wrappers)]
         last = max([*told, *(error.boot for error in left)], default=0)
@@ -126,7 +125,7 @@ class ExplanationBuilder:
         return self._errors[0] if self._errors else None
 
     def _outweighed(self, matches: Sequence[SignatureMatch]) -> bool:
-        """Return whether a real exception stands against what is only a warning, or comes later."""
+        """Return whether a real exception outranks a mere warning, or is in a later boot."""
         if not matches or self._error is None or GAVE_UP.match(self._error.text):
             return False
         first, error = matches[0], self._error
@@ -137,7 +136,7 @@ class ExplanationBuilder:
         )
 
     def _failed(self, answer: SignatureMatch | None, wrappers: Sequence[SignatureMatch]) -> bool:
-        """Return whether the last boot failed, as far as the log says."""
+        """Return whether the last boot failed, as far as the log shows."""
         last = self._matcher.boot
         of_last = bool(answer and answer.boot == last and not self._lived_on(answer))
         error = self._error is not None and self._error.boot == last
@@ -153,7 +152,7 @@ class ExplanationBuilder:
         return self._matcher.course.of(match.boot).overcame(match.last)
 
     def _died(self, wrappers: Sequence[SignatureMatch]) -> bool:
-        """Return whether the server went down, as far as anything says so."""
+        """Return whether the log or the exit status shows that the server went down."""
         return bool(wrappers) or not self._ended_well()
 
     def _ended_well(self) -> bool:
@@ -161,7 +160,7 @@ class ExplanationBuilder:
         return status is None or status in ENDED_WELL
 
     def _by_status(self) -> SignatureMatch | None:
-        """Return the signature that the exit status alone tells of, with nothing else to go by."""
+        """Return the signature of the exit status, if nothing else was found."""
         if self._error is not None:
             return None
         for signature in self._matcher.table.signatures:
@@ -171,7 +170,7 @@ class ExplanationBuilder:
         return None
 
     def _shown_error(self, answer: SignatureMatch | None) -> Error | None:
-        """Return the unexplained error, as far as it comes before what explains the rest."""
+        """Return the unexplained error, if it comes before the answer."""
         error = self._error
         if error is None or answer is None:
             return error
@@ -179,7 +178,7 @@ class ExplanationBuilder:
         return error if before else None
 
     def _last_words(self, answer: SignatureMatch | None) -> tuple[str, ...]:
-        """Return the log's end, of a process that failed without a word that is known."""
+        """Return the last lines of a process that failed without a known line."""
         if answer is not None or self._ended_well():
             return ()
         return self._matcher.last_lines() or ("the log is empty",)
@@ -243,7 +242,7 @@ class ExplanationBuilder:
         )
 
     def _fixes(self, match: SignatureMatch) -> tuple[str, ...]:
-        """Return the fixes that the log or the machine asks for, then the others, none done yet."""
+        """Return the fixes that the log or the machine suggests, then the others, none done yet."""
         text, captures = match.signature.text, match.captures
         fixes = [shown.fix for shown in text.shown if self._is_shown(shown, match)]
         said = [
@@ -272,7 +271,7 @@ class ExplanationBuilder:
         )
 
     def _indirect(self, match: SignatureMatch) -> bool:
-        """Return whether other lines, or the server itself, speak against what is only a hint."""
+        """Return whether other lines, or the server itself, contradict a mere hint."""
         places = self._matcher.table.places
         weak = {places[pattern] for pattern in match.signature.weak}
         later = any(

@@ -1,4 +1,4 @@
-"""Whether the lines around a match meet the conditions of its signature."""
+"""Checks whether the lines around a match meet the conditions of its signature."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MAX_WAITING = 100
 
 @dataclass
 class Waiting:
-    """A match whose following lines decide."""
+    """A match that the following lines decide."""
 
     signature: Signature
     hit: Hit
     boot: int
     until: int
     near: bool
-    """Whether a line it must be near has come."""
+    """Whether a line that it must be near was read."""
 
 
 class MatchConditions:
-    """What was seen of the lines that signatures' conditions name."""
+    """The lines read so far that signatures' conditions name."""
 
     def __init__(self, places: Mapping[str, int], exit_status: int | None) -> None:
         self._places = places
@@ -36,11 +36,11 @@ class MatchConditions:
         self._waiting: list[Waiting] = []
 
     def begin(self) -> None:
-        """Forget what was before: the server was started anew."""
+        """Forget earlier lines: the server was restarted."""
         self._passed.clear()
 
     def note(self, number: int, patterns: Collection[int]) -> Iterator[tuple[Signature, Hit, int]]:
-        """Take in what a line matches; yield the matches that it settles."""
+        """Note the patterns that a line matches; yield the matches that it settles."""
         if not self._waiting:
             return
         still = []
@@ -58,20 +58,20 @@ class MatchConditions:
         self._waiting = still
 
     def passed(self, patterns: Collection[int]) -> None:
-        """Take in that a line is past, so that later ones come after it."""
+        """Note that a line was read, so that later ones come after it."""
         self._passed.update(patterns)
 
     @property
     def wait(self) -> bool:
-        """Whether there is a match that following lines decide."""
+        """Whether a match waits for following lines."""
         return bool(self._waiting)
 
     def met(
         self, signature: Signature, hit: Hit, boot: int, is_matched: Callable[[int], bool]
     ) -> bool:
-        """Return whether all conditions hold; one that following lines decide waits for them.
+        """Return whether all conditions are met; one that following lines decide waits for them.
 
-        `is_matched` says whether the line, or one of those before it that count, matches a pattern.
+        `is_matched` returns whether the line, or a line before it that counts, matches a pattern.
         """
         conditions = signature.when
         if conditions.exit_status and self._exit_status not in (None, *conditions.exit_status):
@@ -97,7 +97,7 @@ class MatchConditions:
         return False
 
     def settle(self) -> Iterator[tuple[Signature, Hit, int]]:
-        """Yield what waited in vain for a line that would have spoken against it."""
+        """Yield the matches that waited for a contradicting line which did not come."""
         for waiting in self._waiting:
             if waiting.near:
                 yield waiting.signature, waiting.hit, waiting.boot
@@ -118,6 +118,6 @@ class Hit:
     captures: dict[str, str]
     pattern: int
     warns: bool = False
-    """Whether the line is no more than a warning."""
+    """Whether the line is only a warning."""
     node: str = ""
     """The machine or pod that printed it."""

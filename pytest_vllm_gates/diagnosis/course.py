@@ -1,4 +1,4 @@
-"""How far each boot of a log came: whether it was loading, ready, served, or was asked to end."""
+"""The progress of each boot in a log: whether it was loading, ready, serving, or shut down."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ ANSWERED = re.compile(rb'"POST /v1/[^"\n]*" 200|generation throughput: (?!0\.0 )
 SIGNS = (b'" 200', b"generation throughput: ")
 STAGE_CHARACTERS = 200
 LOOKED_AT = 200
-"""Lines of a block, from its end, that are looked at for an answered request."""
+"""Lines at the end of a block that are searched for an answered request."""
 ANSWERED_LINES = 30
-"""Lines after an error within which requests may still be answered that were before it."""
+"""Lines after an error in which earlier requests may still be answered."""
 
 
 @dataclass
 class BootCourse:
-    """One boot; lines of the log from 1, None where the log has no such line."""
+    """One boot; lines of the log from 1, None if the log has no such line."""
 
     begun: int | None = None
     """Its banner."""
     loading: int | None = None
-    """The last line that tells of loading or warming up."""
+    """The last line that reports loading or warming up."""
     stage: str = ""
-    """What that line says."""
+    """The text of that line."""
     ready: int | None = None
     served: int | None = None
-    """The last line that tells of an answered request."""
+    """The last line that reports an answered request."""
     asked_to_end: int | None = None
 
     def begin(self, line: int) -> None:
-        """Take in a line of the banner."""
+        """Note a line of the banner."""
         self.begun = self.begun or line
 
     def load(self, line: int, stage: str) -> None:
-        """Take in a line that says how far the start has come."""
+        """Note a line that reports the progress of the start."""
         self.loading, self.stage = line, stage
 
     def become_ready(self, line: int) -> None:
-        """Take in that it answers requests from a line on."""
+        """Note that the server answers requests from this line on."""
         self.ready = self.ready or line
 
     def ask_to_end(self, line: int) -> None:
-        """Take in that somebody asked it to end."""
+        """Note that the server got a request to shut down."""
         self.asked_to_end = self.asked_to_end or line
 
     @property
     def serves(self) -> bool:
-        """Whether it came as far as serving."""
+        """Whether the boot reached serving."""
         return self.ready is not None or self.served is not None
 
     @property
@@ -71,11 +71,11 @@ class Course:
     boots: dict[int, BootCourse] = field(default_factory=dict)
 
     def of(self, boot: int) -> BootCourse:
-        """Return a boot's course, empty where nothing is known of it."""
+        """Return a boot's course; empty if nothing is known about it."""
         return self.boots.setdefault(boot, BootCourse())
 
     def note_answers(self, block: bytes, before: int, boot: int, first_line: int) -> None:
-        """Take in the last answered request of a block that `before` lines precede."""
+        """Note the last answered request of a block; `before` lines precede the block."""
         end = len(block)
         for _ in range(LOOKED_AT):
             position = max(block.rfind(sign, 0, end) for sign in SIGNS)
@@ -93,12 +93,12 @@ class Course:
 
 
 def outcome_of(course: Course, boot: int, lines: int, *, failed: bool) -> tuple[LogOutcome, str]:
-    """Return how the last boot stands at the log's end, and the sentence that says so."""
+    """Return the state of the last boot at the log's end, and the sentence that reports it."""
     last = course.of(boot)
     if failed:
         return LogOutcome.FAILED, ""
     if last.asked_to_end:
-        return LogOutcome.ENDED, f"the server was asked to end (line {last.asked_to_end})"
+        return LogOutcome.ENDED, f"the server got a request to shut down (line {last.asked_to_end})"
     if last.serves:
         again = "was started again and serves" if boot else "serves"
         how = f"answers requests (line {last.served})"
@@ -110,9 +110,9 @@ def outcome_of(course: Course, boot: int, lines: int, *, failed: bool) -> tuple[
         begun = "starts again" if boot else "starts"
         return (
             LogOutcome.LOADING,
-            f"the log ends while the server {begun}, and says neither that it is ready nor why "
-            f"not; it came to line {last.loading or last.begun}{stage}",
+            f"the log ends while the server {begun}: it reports neither a ready server nor an "
+            f"error; the last progress is line {last.loading or last.begun}{stage}",
         )
     if not lines:
-        return LogOutcome.EMPTY, "the log is empty: nothing was read, and nothing can be said"
-    return LogOutcome.UNTOLD, f"no line of it tells of a start or of a request ({lines} read)"
+        return LogOutcome.EMPTY, "the log is empty: nothing was read, so nothing is diagnosed"
+    return LogOutcome.UNTOLD, f"none of its lines reports a start or a request ({lines} read)"

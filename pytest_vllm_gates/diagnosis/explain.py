@@ -1,8 +1,8 @@
 """Names a failure: reads a server's log and gives one cause and one fix, or UNKNOWN.
 
-`diagnosis/ranking.py` chooses the root from several signatures, and `diagnosis/building.py` says
-how sure the answer is. A log without an error gets no diagnosis. Where a short text names nothing
-it is looked at again with its wrapped lines joined, for people paste from pages.
+`diagnosis/ranking.py` chooses the root from several signatures, and `diagnosis/building.py` decides
+how sure the answer is. A log without an error gets no diagnosis. A short text without a result is
+read again with its wrapped lines joined, because people paste from pages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4)
 def table(classes: tuple[SignatureClass, ...]) -> PatternTable:
-    """Return the patterns of these classes, ready to be looked for."""
+    """Return the patterns of these classes, prepared for the search."""
     return PatternTable(classes)
 
 
@@ -36,10 +36,10 @@ def explain(
     exit_status: int | None = None,
     situation: Situation | None = None,
 ) -> Explanation:
-    """Return what a log, given in blocks of whole lines, says went wrong.
+    """Return the failure in a log, which is given in blocks of whole lines.
 
-    `exit_status` is the process's, negative for a signal, and `situation` the machine it ran on,
-    where they are known.
+    `exit_status` is the process's (negative for a signal), and `situation` describes its machine,
+    if they are known.
     """
     reading = _Reading(classes, exit_status, situation)
     for block in blocks:
@@ -53,9 +53,9 @@ def explain_parts(
     exit_status: int | None = None,
     situation: Situation | None = None,
 ) -> dict[str, Explanation]:
-    """Return what each container or file that wrote a log says went wrong, by its name.
+    """Return the failure in the log of each container or file, by its name.
 
-    The name of the only one is "". Line numbers are those of the whole.
+    A single one has the name "". Line numbers are those of the whole.
     """
     readings: dict[str, _Reading] = {}
     for name, block in sources.parts(blocks):
@@ -68,7 +68,7 @@ def explain_parts(
 
 
 class _Reading:
-    """One log while it is read; a short one is kept, for a second look at wrapped lines."""
+    """One log while it is read; a short one is kept, to read it again with joined lines."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class _Reading:
         self._kept: bytes | None = b""
 
     def feed(self, block: bytes) -> None:
-        """Take in a block of whole lines."""
+        """Read a block of whole lines."""
         self._matcher.feed(block)
         if self._kept is not None:
             short = len(self._kept) + len(block) <= quoted.MOST_BYTES
             self._kept = self._kept + block if short else None
 
     def explanation(self) -> Explanation:
-        """Return what it says went wrong."""
+        """Return the failure in the log."""
         self._matcher.finish()
         explanation = ExplanationBuilder(self._matcher, self._situation).explanation()
         named = explanation.answer is not None and explanation.answer.kind == "failure"
@@ -104,7 +104,7 @@ def _of_quoted(
     exit_status: int | None,
     situation: Situation | None,
 ) -> Explanation | None:
-    """Return what a short text says with its wrapped lines joined; None where that is nothing."""
+    """Return the failure in a short text with its wrapped lines joined; None without one."""
     for between in (" ", ""):
         matcher = Matcher(table(classes), exit_status)
         matcher.feed(quoted.joined(text, between))

@@ -1,7 +1,7 @@
 """The literal pieces that a line must contain to match a pattern, and one pattern for them all.
 
-A log is searched once for the pieces of every pattern together; only lines with a piece are looked
-at closely. The pieces are compared in lower case and contain nothing that JSON escapes.
+A log is searched once for the pieces of every pattern together; only lines with a piece are
+matched. The pieces are compared in lower case and contain nothing that JSON escapes.
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MIN_CHARACTERS = 4
-"""Of a piece that is searched for."""
+"""The shortest piece that is searched for."""
 
 CHECKED_CHARACTERS = 2
-"""Of a piece that a line found by another one must hold, too."""
+"""The shortest piece that a line found by another piece must also contain."""
 
 ENOUGH_CHARACTERS = 20
 
 LEVEL = " error: "
-"""Stands in every line of a traceback that a server logs: found everywhere, it tells nothing."""
+"""Every line of a traceback in a log has this text, so it does not identify a line."""
 
 KEPT_CHARACTERS = 5
 
 KEPT_PATTERNS = 2048
-"""Whose pieces are kept: a run loads the same signatures for every failure it explains."""
+"""Patterns whose pieces are cached: a run loads the same signatures for every failure."""
 
-# Characters as logs have them, rare ones first: a search stops at what a piece begins with.
+# Characters by frequency in logs, rare ones first: a search stops at a piece's first character.
 RARE_FIRST = "$*@~+#?|!;j`^%zxq}{b'[],_y=()wgud9836457-vmfacklhs:/n2ri.pe0to1 "
 
-# What stands otherwise in a JSON line, and what small letters do not settle.
+# Characters that a JSON line escapes, and letters that lower case does not cover.
 ESCAPED = re.compile(r"[^ !#-%'-;=?-\[\]-~]")
 
 Choice = frozenset[str]
-"""Pieces of which a matching line holds at least one."""
+"""Pieces; a matching line contains at least one of them."""
 
 
 @lru_cache(KEPT_PATTERNS)
 def choices(pattern: str) -> tuple[Choice, ...]:
-    """Return, for each place of a pattern, the pieces of which a line it matches holds one."""
+    """Return the pieces for each place of a pattern; a matching line contains one of each."""
     return tuple(dict.fromkeys(_choices(_parser.parse(pattern))))
 
 
 @lru_cache(KEPT_PATTERNS)
 def required(pattern: str) -> Choice:
-    """Return the pieces by which to search for lines that `pattern` could match.
+    """Return the pieces to search for, to find lines that `pattern` could match.
 
-    Raises `ValueError` where there is none of four characters.
+    Raises `ValueError` if none has four characters.
     """
     long_enough = [
         frozenset(map(_rare, choice))
@@ -67,7 +67,7 @@ def required(pattern: str) -> Choice:
 
 
 def any_of(pieces: Iterable[str]) -> re.Pattern[bytes]:
-    """Return a pattern that finds each of these pieces, the longest where several begin alike."""
+    """Return a pattern that finds each of these pieces, the longest of those with one prefix."""
     root: dict[str, Any] = {}
     for piece in pieces:
         node = root
@@ -127,14 +127,14 @@ def _pieces(run: str) -> Iterator[Choice]:
 
 
 def _rare(piece: str) -> str:
-    """Return the part of a piece that begins with its rarest character and still says enough."""
+    """Return the part of a piece that begins with its rarest character and is long enough."""
     last = max(0, len(piece) - min(KEPT_CHARACTERS, max(MIN_CHARACTERS, len(piece) - 1)))
     start = min(range(last + 1), key=lambda position: RARE_FIRST.find(piece[position]))
     return piece[start : start + ENOUGH_CHARACTERS]
 
 
 def _best(choices: Iterable[Choice]) -> Choice | None:
-    """Return the choice that says most: long pieces, and few of them."""
+    """Return the most specific choice: long pieces, and few of them."""
     return max(
         choices,
         key=lambda choice: (min(len(piece) for piece in choice), -len(choice)),

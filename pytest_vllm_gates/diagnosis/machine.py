@@ -1,6 +1,6 @@
 """Rules by name: facts of a machine and its lane that support or contradict a signature.
 
-A rule returns the sentence to show, or None where the facts do not support it.
+A rule returns the sentence to show, or None if the facts do not support it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _capability_below_8(situation: Situation, captures: Captures) -> str | None:
 def _from_check(
     check: Callable[[Situation], object], state: CheckState
 ) -> Callable[[Situation, Captures], str | None]:
-    """Return the rule that says what a preflight check says, where it comes to `state`."""
+    """Return a rule with the message of a preflight check, if its result is `state`."""
 
     def rule(situation: Situation, captures: Captures) -> str | None:
         del captures
@@ -176,7 +176,7 @@ def _module(captures: Captures) -> str:
 
 
 def _distribution(captures: Captures) -> str:
-    """Return the distribution that a captured module is most likely of."""
+    """Return the distribution that a captured module most likely belongs to."""
     module = _module(captures)
     return _distributions().get(module) or re.sub(r"[-_.]+", "-", module).lower()
 
@@ -197,7 +197,7 @@ def _package_absent(situation: Situation, captures: Captures) -> str | None:
 
 
 def _package_fits(situation: Situation, captures: Captures) -> str | None:
-    # What the others declare, and whether it is met, is not known.
+    # The requirements of other packages, and whether they are met, are not known.
     if _distribution(captures) not in DECIDING:
         return None
     return TABLE["requirements_met"](situation, captures)
@@ -215,7 +215,7 @@ def _spark(situation: Situation, captures: Captures) -> str | None:
     del captures
     for device in situation.machine.devices if situation.machine else ():
         if "GB10" in device.name or device.capability == "12.1":
-            return f"the {device.name} is a DGX Spark's"
+            return f"the {device.name} belongs to a DGX Spark"
     return None
 
 
@@ -267,7 +267,7 @@ TABLE: Mapping[str, Rule] = {
 def statements(
     names: tuple[str, ...], situation: Situation | None, captures: Captures
 ) -> list[str]:
-    """Return what the machine has to say by these rules; nothing where it is not known."""
+    """Return the sentences of the rules that this machine meets; none if it is unknown."""
     if situation is None:
         return []
     results = (TABLE[name](situation, captures) for name in names)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.server.log_line import LogLine
 
-# The first that a server says.
+# The first lines that a server prints.
 BANNER = r"vLLM API server version|non-default args: |^args: Namespace\("
-# Somebody asked it to end: what breaks after that breaks nothing.
+# The server got a request to shut down: later errors do not count.
 SHUTDOWN = (
     r"\[shutdown\] (?:API server: (?:stopping|signalling)|EngineCore: trigger received)"
     r"|^Shutting down$|Received signal (?:2|15|SIGINT|SIGTERM)\b"
 )
-# It answers requests from here on.
+# The server answers requests from here on.
 READY = r"Application startup complete|Uvicorn running on"
 # How far a start has come.
 LOADING = (
@@ -30,14 +30,14 @@ LOADING = (
     r"|Using max model len|Resolved architecture|Downloading shards|world_size=\d+ rank="
 )
 ENGINE = re.compile(r"Initializing an? (?:V\d )?LLM engine")
-# Between exceptions of which one led to the other.
+# A line between two exceptions, one of which caused the other.
 CHAIN = r"(?:During handling of|The) above exception(?:,| was)"
 ERROR = (
     r"(?:^|[\s:'(])(?:[A-Za-z_.]*(?:Error|Exception|Interrupt)\b[:(]|error: |Fatal |fatal error)"
     r"|^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)$"
     r"|^cannot start |Segmentation fault|\bKilled\b|^terminate called "
 )
-# GPUs whose failures have fixes of their own.
+# GPUs that need special fixes.
 DEVICE = (
     r"\bGB10\b|DGX[ -]Spark|\bsm_12[01]|\bSM12[01x]\b|compute_12[01]|RTX PRO \d000|RTX 50\d0"
     r"|capability:? \(?12(?:[.,]? ?[01])?\b"
@@ -47,20 +47,20 @@ SPARK = re.compile(
 )
 MARKS = (BANNER, SHUTDOWN, READY, LOADING, CHAIN, ERROR, DEVICE)
 
-# Of these lines no error speaks: they warn of the future, or tell of the past.
+# Lines that do not report an error: they warn about the future, or repeat the past.
 NO_ERROR = re.compile(
     r"DeprecationWarning|FutureWarning|UserWarning|^\s*warnings\.warn|non-default args|Namespace\("
 )
-# How a line without a level begins that tells of an error: what it quotes may have been retried.
+# How a line without a level begins if it reports an error: a quoted error may have been retried.
 BEGINS = re.compile(
     r"\s*(?:[|+] *)?(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt)\b(?:[:(]|$)"
     r"|(?:\S+: )*(?:fatal )?error: |(?:\S+: )*[Ff]atal |cannot start |terminate called "
     r"|.*(?:Segmentation fault|\bKilled\b)"
 )
-# Somebody lost patience, or a task was called off: what went wrong was said before.
+# The user interrupted, or a task was cancelled: the log has the cause before this line.
 GAVE_UP = re.compile(r"(?:\w+\.)*(?:KeyboardInterrupt|SystemExit|CancelledError|GeneratorExit)\b")
 ERROR_LEVELS = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
-# What a client sent is quoted here, and may say anything.
+# These lines quote a client's request, which may contain any text.
 QUOTES = re.compile(
     r"Received request |Generated response |Adding request |Request \S+ (?:details|arrived)"
 )
@@ -74,19 +74,19 @@ WARNS = re.compile(
 
 
 def warns(line: LogLine) -> bool:
-    """Return whether a line is no more than a warning, by its level or its own words."""
+    """Return whether a line is only a warning, by its level or its words."""
     return line.level in QUIET_LEVELS or WARNS.match(line.text) is not None
 
 
 def tells_an_error(line: LogLine) -> bool:
-    """Return whether a line that the mark `ERROR` matches tells of an error."""
+    """Return whether a line that the mark `ERROR` matches reports an error."""
     if line.level not in ERROR_LEVELS or NO_ERROR.search(line.text):
         return False
     return bool(line.level) or BEGINS.match(line.text) is not None
 
 
 def is_code(line: LogLine, above: Iterable[LogLine]) -> bool:
-    """Return whether a line is of a traceback's code, and says nothing itself."""
+    """Return whether a line is code in a traceback, and so not a message."""
     if FRAME.match(line.text):
         return True
     if not line.text.startswith(" " * CODE_INDENT):

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 MAX_ERRORS = 100
 MAX_LINES = 1000
-"""Lines that a pattern may match before further ones are left alone."""
+"""Lines that a pattern may match before further ones are ignored."""
 MAX_CHAINS = 1000
 MAX_PROCESSES = 64
 MAX_TEXTS = 8
 SAME_BLOCK = 60
-"""Lines within which a later line may fill captures that the first one misses."""
+"""Lines after the first one in which a later line may fill its missing captures."""
 ERROR_BEFORE, ERROR_AFTER = 4, 2
 BANNER_LINES = 20
 LAST_LINES = 12
@@ -37,7 +37,7 @@ LAST_LINES = 12
 
 @dataclass
 class SignatureMatch:
-    """What a signature came to in one boot: its first line, and what further ones add."""
+    """The matches of a signature in one boot: the first line, and additions by further lines."""
 
     signature: Signature
     boot: int
@@ -48,15 +48,15 @@ class SignatureMatch:
     processes: dict[str, None] = field(default_factory=dict)
     patterns: set[int] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
-    """Its lines, up to as many as errors are kept."""
+    """Its lines, up to the number of errors that are kept."""
     texts: dict[str, None] = field(default_factory=dict)
-    """What its first lines say."""
+    """The texts of its first lines."""
     nodes: dict[str, None] = field(default_factory=dict)
     loud: bool = False
-    """Whether any of its lines is more than a warning."""
+    """Whether one of its lines is more than a warning."""
 
     def add(self, hit: Hit) -> None:
-        """Take in one more line."""
+        """Add one more line."""
         if hit.number < self.first.number:
             self.first = hit
         if hit.number - self.first.number <= SAME_BLOCK:
@@ -67,7 +67,7 @@ class SignatureMatch:
         self.note(hit)
 
     def note(self, hit: Hit) -> None:
-        """Remember who said it, and by which pattern it was known."""
+        """Remember the process that printed it, and the pattern that matched."""
         if hit.process and len(self.processes) < MAX_PROCESSES:
             self.processes[hit.process] = None
         if len(self.texts) < MAX_TEXTS:
@@ -82,7 +82,7 @@ class SignatureMatch:
 
 @dataclass(frozen=True)
 class Error:
-    """A line that tells of an error, with the lines around it."""
+    """A line that reports an error, with the lines around it."""
 
     number: int
     boot: int
@@ -91,7 +91,7 @@ class Error:
 
 
 class PatternTable:
-    """Every pattern of some signatures, and what each is there for."""
+    """Every pattern of some signatures, and the purpose of each."""
 
     def __init__(self, classes: Iterable[SignatureClass]) -> None:
         self.classes = {
@@ -121,7 +121,7 @@ class PatternTable:
             nearby.update(places[pattern] for pattern in (*conditions.near, *conditions.not_near))
         marked = {places[mark] for mark in marks.MARKS}
         self.once = frozenset(before - marked - self.matching.keys())
-        """Patterns of which it is enough to know that an earlier line matches them."""
+        """Patterns for which it is enough that an earlier line matches."""
         self.nearby = frozenset(nearby - marked - self.matching.keys())
         """Patterns that are of interest while a match waits for what follows it."""
         self.only_matching = frozenset(self.matching.keys() - before - nearby - marked)
@@ -129,7 +129,7 @@ class PatternTable:
 
 
 class Matcher:
-    """One reading of one log: `feed` it whole lines, then look at what it kept."""
+    """One reading of one log: `feed` it whole lines, then read what it kept."""
 
     def __init__(self, table: PatternTable, exit_status: int | None = None) -> None:
         self.table = table
@@ -140,20 +140,20 @@ class Matcher:
         self.course = Course()
         self.settings = Settings()
         self.device_rules: set[str] = set()
-        """Rules about the GPU that the log itself tells of."""
+        """Rules about the GPU that the log itself shows to be met."""
         self.boot = 0
         self._ended = False
         self._dead = False
-        """Whether a process said that its engine is gone."""
+        """Whether a process reported that its engine is gone."""
         self._banner = 0
         self._first_line = 1
-        """Where this boot begins, beyond which no condition looks."""
+        """The first line of this boot; conditions do not look further back."""
         self._conditions = MatchConditions(table.places, exit_status)
         self._reader = Reader(table.sieve)
         self._known: set[int] = set()
-        """Patterns of which further lines would tell nothing new."""
+        """Patterns whose further lines would add nothing."""
         self._lines: dict[int, int] = {}
-        """How many lines each pattern matched."""
+        """The number of lines that each pattern matched."""
         self._waited = False
         self._noted: set[int] = set()
         self._ignore()
@@ -165,7 +165,7 @@ class Matcher:
         return self._reader.lines
 
     def feed(self, block: bytes) -> None:
-        """Take in a block of whole lines."""
+        """Read a block of whole lines."""
         before = self._reader.lines
         for candidate in self._reader.candidates(block):
             self._look_at(candidate)
@@ -173,12 +173,12 @@ class Matcher:
         self._last_block = (self._last_block + block)[-100_000:] if len(block) < 10_000 else block  # noqa: PLR2004
 
     def finish(self) -> None:
-        """Settle what waited for lines that did not come."""
+        """Settle the matches that waited for lines which did not come."""
         for signature, hit, boot in self._conditions.settle():
             self._accept(signature, hit, boot)
 
     def last_lines(self) -> tuple[str, ...]:
-        """Return the log's last words."""
+        """Return the last lines of the log."""
         lines = self._last_block.decode("utf-8", "replace").replace("\r", "\n").split("\n")
         texts = list(dict.fromkeys(free(line).text for line in lines[-10 * LAST_LINES :]))
         return tuple([line for line in texts if line.strip()][-LAST_LINES:])
@@ -216,7 +216,7 @@ class Matcher:
         self._mark(candidate, matches)
 
     def _attend(self, places: Iterable[int]) -> None:
-        """Say which patterns are of interest from here on."""
+        """Choose the patterns that are of interest from here on."""
         for place in places:
             self._lines[place] = self._lines.get(place, 0) + 1
             once = place in self.table.once
@@ -226,7 +226,7 @@ class Matcher:
             self._ignore()
 
     def _begin(self, number: int) -> None:
-        """Take what follows as said of another boot."""
+        """Begin another boot: the following lines belong to it."""
         for signature, hit, boot in self._conditions.settle():
             self._accept(signature, hit, boot)
         self.boot += 1
@@ -237,7 +237,7 @@ class Matcher:
         self._ignore()
 
     def _ignore(self) -> None:
-        """Tell the reader which patterns are of no interest now."""
+        """Pass the reader the patterns that are not of interest now."""
         self._waited, self._noted = self._conditions.wait, set(self._known)
         if self._waited:
             self._reader.ignore(self._known - self.table.nearby)
@@ -245,15 +245,15 @@ class Matcher:
             self._reader.ignore(self._known | (self.table.nearby - self.table.once))
 
     def _mark_boot(self, candidate: Candidate, matched: Iterable[int]) -> None:
-        """Take in what a line says of the course of its boot, or of a new one."""
+        """Note what a line reports about the progress of its boot, or of a new one."""
         places, number = self.table.places, candidate.number
         if places[marks.LOADING] in matched and marks.ENGINE.search(candidate.line.text):
-            # Where the banner is cut off, the engine's first line begins a boot after another.
+            # If the banner is cut off, the engine's first line begins another boot.
             ready = self.course.of(self.boot).ready
             if self._dead or (ready and ready < number - BANNER_LINES):
                 self._begin(number)
         if places[marks.BANNER] in matched:
-            # A server that was killed says no last word; one banner has several lines.
+            # A killed server prints no last line; one banner has several lines.
             if self._ended or 0 < self._banner < number - BANNER_LINES:
                 self._begin(number)
             self._banner = number

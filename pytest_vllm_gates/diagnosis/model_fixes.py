@@ -1,8 +1,8 @@
-"""Which of a failure's fixes fit the model, by its `config.json`.
+"""Selects the fixes of a failure that fit the model, by its `config.json`.
 
-The attention heads decide the tensor-parallel sizes, the context what `--max-model-len` may be,
-the quantisation whether a quantised checkpoint or cache is still to be had, and the type of model
-whether it may be served in float16.
+The attention heads limit the tensor-parallel sizes, the context limits `--max-model-len`, the
+quantisation decides whether a quantised checkpoint or cache is still possible, and the type of
+model decides whether float16 is possible.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CONTEXTS = ("max_position_embeddings", "max_sequence_length", "seq_length", "n_p
 
 
 def fitted(fixes: Iterable[str], model: Model) -> tuple[str, ...]:
-    """Return the fixes that this model leaves open; all of them where none would be left."""
+    """Return the fixes that are possible with this model; all of them if none would be left."""
     fixes = tuple(fixes)
     kept = tuple(dict.fromkeys(fit for fix in fixes if (fit := _fitted(fix, model))))
     return kept or fixes
 
 
 def _fitted(fix: str, model: Model) -> str:
-    """Return a fix as it is for this model; empty where it is none."""
+    """Return a fix, adapted to this model; empty if the model makes it impossible."""
     heads, context = _heads(model), model.integer(*CONTEXTS)
     if heads:
         fix = SIZED.sub(lambda match: _size(match, heads), fix)
@@ -80,7 +80,7 @@ def _method(config: Mapping[str, Any]) -> str:
 
 
 def _fp8_cache(config: Mapping[str, Any]) -> bool:
-    """Return whether the checkpoint's own cache is of 8 bits, which `auto` takes."""
+    """Return whether the checkpoint declares an 8-bit cache, which `auto` uses."""
     table = config.get("quantization_config")
     if not isinstance(table, dict):
         return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 MOST_BYTES = 256_000
-"""Of a text that is looked at again with its lines joined; what servers write is not wrapped."""
+"""The longest text that is read again with its lines joined; servers do not wrap their logs."""
 MOST_LINES = 8
 WRAPPED_CHARACTERS = 36
-"""Of a line that goes on in the next: shorter ones end where they end."""
-# What begins a line of its own, and does not go on with the one above.
+"""The shortest line that may continue in the next one."""
+# The beginning of a new line, which does not continue the line above.
 BEGINS = re.compile(
     r"\s*(?:[>|*#`-]+ +)?(?:\(?[A-Za-z_]\w* ?(?:rank=\d+ )?pid=\d+|\[|\{"
     r"|DEBUG|INFO|WARNING|ERROR|CRITICAL|\d{2,4}-\d\d-|Traceback|File \"|https?://|\$ |#"
@@ -20,7 +20,7 @@ MARGIN = re.compile(r"^\s*(?:[>|]+ ?)*\s*")
 
 
 def joined(text: bytes, between: str) -> bytes:
-    """Return a text with lines that go on with the one above joined to it, its lines counted on."""
+    """Return a text with continuation lines joined to the line above; line numbers stay."""
     lines = text.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     result: list[str] = []
     position = 0

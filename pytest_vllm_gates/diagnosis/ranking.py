@@ -1,14 +1,13 @@
 """Chooses the root of a failure from the signatures that a log shows.
 
 1. A failure before a wrapper, which only reports that something else failed. A client's mistake
-   does not explain a dead server: it counts only where there is no other failure.
-2. The last boot that failed, where a log has several. What a boot said before it became ready did
-   not keep it from serving, and is no failure of it.
-3. What is more than a warning before what is only a warning, but for the few causes that are never
-   printed as anything else.
+   does not explain a dead server: it counts only without another failure.
+2. The last boot that failed, if a log has several. Errors before a boot became ready did not keep
+   it from serving, and do not count as its failure.
+3. Errors before warnings, except for the few causes that are only ever printed as warnings.
 4. The earliest error block: lines a few apart, or chained exceptions. Later blocks follow from it.
 5. Within the block the most specific: conditions that were met, then captures that were filled.
-   Of equals the earlier line, and on one line the longer pattern.
+   Among equals the earlier line, and on one line the longer pattern.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ CAPTURES_COUNTED = 2
 
 
 def failures(matcher: Matcher, signature_matches: Iterable[SignatureMatch]) -> list[SignatureMatch]:
-    """Return what may be the root: failures that their boot did not serve in spite of."""
+    """Return possible roots: failures, except those after which their boot became ready."""
     matches = [
         match
         for match in signature_matches
@@ -38,18 +37,18 @@ def failures(matcher: Matcher, signature_matches: Iterable[SignatureMatch]) -> l
 
 
 def before_ready(matcher: Matcher, match: SignatureMatch) -> bool:
-    """Return whether a boot became ready after all that a signature saw of it."""
+    """Return whether a boot became ready after the last line of a match."""
     ready = matcher.course.of(match.boot).ready
     return ready is not None and match.last < ready
 
 
 def yields(match: SignatureMatch) -> bool:
-    """Return whether a match is only a warning, which a real exception goes before."""
+    """Return whether a match is only a warning, which a real exception outranks."""
     return not match.loud and not match.signature.warned
 
 
 def ranked(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[SignatureMatch]:
-    """Return these in the order in which they may be the root; one entry an id."""
+    """Return the matches, the likeliest root first; one entry per id."""
     if not matches:
         return []
     last = max(match.boot for match in matches)
@@ -71,7 +70,7 @@ def ranked(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[Signatur
 
 
 def first_block(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[SignatureMatch]:
-    """Return those of the earliest error block."""
+    """Return the matches in the earliest error block."""
     ordered = sorted(matches, key=lambda signature_match: signature_match.first.number)
     block = ordered[:1]
     for match in ordered[1:]:
@@ -82,7 +81,7 @@ def first_block(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[Sig
 
 
 def together(matcher: Matcher, line: int, other_line: int) -> bool:
-    """Return whether two lines are of one error block."""
+    """Return whether two lines are in one error block."""
     low, high = sorted((line, other_line))
     if high - low <= APART:
         return True
@@ -90,11 +89,11 @@ def together(matcher: Matcher, line: int, other_line: int) -> bool:
 
 
 def unexplained(matcher: Matcher) -> list[Error]:
-    """Return the errors that are of no block which a signature explains, the earliest first.
+    """Return the errors outside every block that a signature explains, the earliest first.
 
-    A wrapper explains its own line alone: the traceback below it may be of the root. A task that is
-    called off while the server serves, as when a client leaves, is no error of the server, unless a
-    wrapper says that it went down.
+    A wrapper explains only its own line: the traceback below it may be the root's. A task that is
+    cancelled while the server serves, as when a client disconnects, is not a server error, unless a
+    wrapper reports that the server went down.
     """
     known_lines = {number for match in matcher.seen.values() for number in match.numbers}
     explaining = [
@@ -126,7 +125,7 @@ def _called_off(matcher: Matcher, error: Error) -> bool:
 
 
 def specificity(match: SignatureMatch) -> int:
-    """Return how much had to hold for a signature to be seen."""
+    """Return how many conditions and captures a match needed."""
     return 2 * match.signature.when.conditions + min(len(match.captures), CAPTURES_COUNTED)
 
 

@@ -1,7 +1,7 @@
-"""What a server was started with, as its log and its lane tell, and fixes that are none any more.
+"""The settings of a server, from its log and its lane, and the fixes that they leave.
 
-A fix that only names flags and variables which are set to just that is left out, and from a list
-of things to try those are taken out.
+A fix is left out if all flags and variables that it names already have that value. From a list of
+alternatives, only those that are already set are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PAIRS = (
     re.compile(r"--(?P<name>[a-z][\w-]+)(?:[= ](?P<value>(?!-)[^\s,]+))?"),
 )
 VARIABLE = re.compile(r"\b(?P<name>[A-Z][A-Z0-9_]{3,})=(?P<value>[\w./:-]+)")
-# What a fix advises: a flag in backticks with its value, or a variable with one.
+# The advice in a fix: a flag in backticks with its value, or a variable with one.
 ADVISED = re.compile(
     r"`--(?P<flag>[a-z][\w.-]+)(?: (?P<value>[^`]+))?`"
     r"|`?\b(?P<variable>[A-Z][A-Z0-9_]{3,})=(?P<to>[\w./:-]+)`?"
@@ -32,14 +32,14 @@ MOST_CHARACTERS = 20_000
 
 
 class Settings:
-    """Flags and variables of a server by their names, in small letters and with underscores."""
+    """Flags and variables of a server by their names; flags in lower case with underscores."""
 
     def __init__(self) -> None:
         self.flags: dict[str, str] = {}
         self.variables: dict[str, str] = {}
 
     def read(self, line: str) -> None:
-        """Take in what a line of arguments says."""
+        """Add the settings in a line of arguments."""
         line = line[:MOST_CHARACTERS]
         for pattern in PAIRS:
             for match in pattern.finditer(line):
@@ -49,13 +49,13 @@ class Settings:
             self.variables[match["name"]] = match["value"]
 
     def add(self, flags: Mapping[str, Any], variables: Mapping[str, str]) -> None:
-        """Take in what a lane or a config file sets."""
+        """Add the settings of a lane or a config file."""
         for name, value in flags.items():
             self.flags[name.lstrip("-").replace("-", "_")] = str(value)
         self.variables.update({name: str(value) for name, value in variables.items()})
 
     def has(self, advised: re.Match[str]) -> bool:
-        """Return whether what a fix advises is set to just that."""
+        """Return whether a flag or variable already has the value that a fix advises."""
         if advised["variable"]:
             return self.variables.get(advised["variable"]) == advised["to"]
         name, value = advised["flag"].replace("-", "_"), (advised["value"] or "").lower()
@@ -67,7 +67,7 @@ class Settings:
         return current.lower() in ON if not value else current.lower() == value
 
     def left_of(self, fixes: Iterable[str]) -> tuple[str, ...]:
-        """Return the fixes without what is set already; all of them where none would be left."""
+        """Return the fixes without settings that are made; all of them if none would be left."""
         fixes = tuple(fixes)
         left = [kept for fix in fixes if (kept := self._left_of(fix))]
         return tuple(left) or fixes
@@ -85,7 +85,7 @@ class Settings:
 
 
 def _without(fix: str, match: re.Match[str]) -> str:
-    """Return a fix without one item of its list; unchanged where the item stands in a sentence."""
+    """Return a fix without one item of its list; unchanged if the item is part of a sentence."""
     before, after = fix[: match.start()], fix[match.end() :]
     if after.startswith(", ") and before.endswith((", ", ": ")):
         return before + after[2:]

@@ -1,6 +1,6 @@
 """Finds the few lines of a log that any of many patterns could match, block by block.
 
-A block is searched once for the pieces that the patterns need; the rest of it is never decoded.
+A block is searched once for the pieces that the patterns need; its other lines are not decoded.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 WORTH_A_SEARCH = 1000
 KEPT_BYTES = 128_000
-"""Of what was read before a block, for a look back; so many, too, is the furthest look."""
+"""Bytes before a block that are kept for a look back, and the maximum distance of a look."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A line that holds a piece of some patterns, with its neighbours at hand."""
+    """A line that contains a piece of some patterns, with access to its neighbours."""
 
     number: int
     """From 1."""
     line: LogLine
     patterns: tuple[int, ...]
-    """Those whose pieces it holds, by their place in the sieve."""
+    """The patterns whose pieces it contains, by their place in the sieve."""
     _block: bytes = field(repr=False)
     _start: int = field(repr=False)
     _end: int = field(repr=False)
 
     def window(self, lines: int) -> bytes:
-        """Return the line and up to so many before it, as they stand in the log."""
+        """Return the line and up to `lines` lines before it, unchanged from the log."""
         floor = max(0, self._start - KEPT_BYTES)
         start = self._start
         for _ in range(lines):
@@ -49,12 +49,12 @@ class Candidate:
         return self._block[start : self._end]
 
     def above(self, lines: int) -> Iterator[LogLine]:
-        """Yield up to so many lines before it, the nearest first."""
+        """Yield up to `lines` lines before it, the nearest first."""
         for data in reversed(self.window(lines).split(b"\n")[:-1]):
             yield freed(data)
 
     def after(self, lines: int) -> list[LogLine]:
-        """Return up to so many lines after it, as far as the block goes."""
+        """Return up to `lines` lines after it, within the block."""
         text = self._block[self._end + 1 : self._end + 1 + KEPT_BYTES]
         return [freed(data) for data in text.split(b"\n", lines)[:lines] if data]
 
@@ -72,7 +72,7 @@ class Sieve:
             self._choices.append(tuple(tuple(choice) for choice in choices))
             for piece in literals.required(pattern):
                 by_piece.setdefault(piece, set()).add(place)
-        # Where one piece begins with another, finding the longer one finds both.
+        # If one piece begins with another, finding the longer one finds both.
         self.by_piece = {
             piece.encode(): tuple(
                 {
@@ -87,7 +87,7 @@ class Sieve:
         self._searches: dict[frozenset[int], Search | None] = {}
 
     def search(self, without: frozenset[int] = frozenset()) -> Search | None:
-        """Return what finds the next piece of any pattern but those left out; None: of none."""
+        """Return a search for the next piece of any pattern not left out; None if all are."""
         if without not in self._searches:
             pieces = [
                 data.decode() for data, places in self.by_piece.items() if {*places} - without
@@ -105,9 +105,9 @@ class Sieve:
         return any(search(freed(line).text) for line in lines if line)
 
     def could(self, line: bytes, places: set[int]) -> tuple[int, ...]:
-        """Return those of some patterns whose other pieces a line, in small letters, holds, too."""
+        """Return the patterns whose other pieces a line, in lower case, also contains."""
         possible = []
-        # Loops, and no generators: this runs for every line that a traceback repeats.
+        # Loops instead of generators: this runs for every line that a traceback repeats.
         for place in places:
             for choice in self._choices[place]:
                 for piece in choice:
@@ -121,7 +121,7 @@ class Sieve:
 
 
 class Reader:
-    """Reads one log, block after block, and yields what the sieve holds back."""
+    """Reads one log, block after block, and yields the lines that the sieve finds."""
 
     def __init__(self, sieve: Sieve) -> None:
         self._sieve = sieve
@@ -133,14 +133,14 @@ class Reader:
         self._wasted = 0
 
     def ignore(self, places: Iterable[int]) -> None:
-        """Pass over lines that only these patterns could match, from the next line on."""
+        """Skip lines that only these patterns could match, from the next line on."""
         self._ignored = frozenset(places)
         if not self._left_out <= self._ignored:
             self._left_out = frozenset()
 
     def candidates(self, block: bytes) -> Iterator[Candidate]:
-        """Yield the lines of a block, which ends where a line does, that patterns could match."""
-        # A search of its own is worth its making where much was found that nobody wants.
+        """Yield the lines that patterns could match; the block ends at the end of a line."""
+        # After many useless hits, compiling a new search is worth its cost.
         if self._wasted > WORTH_A_SEARCH:
             self._left_out, self._wasted = self._ignored, 0
         kept_bytes = len(self._kept)
@@ -157,9 +157,9 @@ class Reader:
         self._kept = block_text[_last_lines(block_text) :]
 
     def _lines(self, block: bytes, start: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """Yield from where to where lines go that patterns could match, and which those are.
+        """Yield the start and end of lines that patterns could match, and those patterns.
 
-        `block` is in small letters; what lies before `start` is not looked at.
+        `block` is in lower case; text before `start` is not searched.
         """
         sieve, begin, end, places = self._sieve, -1, -1, set[int]()
         while (search := sieve.search(self._left_out)) and (match := search(block, start)):
@@ -182,12 +182,12 @@ class Reader:
 
 
 def freed(raw: bytes) -> LogLine:
-    """Return a line of a block, freed from its prefixes."""
+    """Return a line of a block without its prefixes."""
     return free(raw.decode("utf-8", "replace"))
 
 
 def _last_lines(block: bytes) -> int:
-    """Return where the last lines of a block begin, those that a look back may want."""
+    """Return the start of a block's last lines, which a look back may need."""
     if len(block) <= KEPT_BYTES:
         return 0
     return block.find(b"\n", len(block) - KEPT_BYTES) + 1 or len(block)

@@ -1,7 +1,7 @@
 """Known failures as data: the lines that identify each, its cause, and how to fix it.
 
-`signatures/<class>.toml` holds the signatures of one class. A project adds its own in
-`signatures/*.toml` beside its `pyproject.toml`; one with the id of a shipped one replaces it.
+`signatures/<class>.toml` has the signatures of one class. A project adds its own in
+`signatures/*.toml` beside its `pyproject.toml`; a signature with a shipped id replaces that one.
 
 `RULES` are the names of facts of a machine that a signature may use; `diagnosis/machine.py` has a
 function for each. A data file that names another rule is refused.
@@ -37,7 +37,7 @@ RULES: Mapping[str, str] = {
     "container": "the server runs in a container",
     "cpu_lane": "the lane's vLLM is a CPU build",
     "driver_fits": "the driver runs the lane's CUDA",
-    "driver_too_old": "the driver is older than the lane's CUDA asks for",
+    "driver_too_old": "the driver is older than the lane's CUDA requires",
     "few_open_files": "a process may open fewer than 65536 files",
     "gpu_memory_free": "nine tenths of every GPU's memory are free",
     "gpu_memory_taken": "more than a tenth of a GPU's memory is taken",
@@ -48,12 +48,12 @@ RULES: Mapping[str, str] = {
     "no_hub_token": "no token for the Hugging Face Hub is set",
     "hub_offline": "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set",
     "one_gpu": "one GPU answers",
-    "package_absent": "no installed package is named as the captured `package`",
-    "package_fits": "the captured `package` is as those that declare it want it",
+    "package_absent": "no installed package has the name of the captured `package`",
+    "package_fits": "the captured `package` meets the requirements of the packages that declare it",
     "packages_disagree": "an installed package's requirement is not met",
     "requirements_met": "every installed package's requirements are met",
     "sm_12x": "a GPU has compute capability 12.0 or 12.1 (RTX 50, RTX PRO, DGX Spark)",
-    "spark": "a GPU is a DGX Spark's (GB10, compute capability 12.1, unified memory)",
+    "spark": "a GPU belongs to a DGX Spark (GB10, compute capability 12.1, unified memory)",
     "small_shared_memory": "less than 1 GiB of shared memory",
     "unified_memory": "a GPU shares the machine's memory",
 }
@@ -68,7 +68,7 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 def compiled(pattern: str) -> BoundedPattern:
     """Return a pattern compiled; raises `ValueError` that quotes it.
 
-    It must have a literal piece, by which lines are found that it could match.
+    It must have a literal piece: lines that it could match are found by that piece.
     """
     regex = patterns.checked(pattern)
     if regex.search(""):
@@ -78,12 +78,12 @@ def compiled(pattern: str) -> BoundedPattern:
 
 
 def placeholders(text: str) -> set[str]:
-    """Return the names of the captures a text asks for."""
+    """Return the names of the captures that a text uses."""
     return set(PLACEHOLDER.findall(text))
 
 
 class Source(toml.Record):
-    """Where a text stands in released software, as a file and a literal piece of it."""
+    """The place of a text in released software: a file and a literal piece of it."""
 
     package: str
     file: str
@@ -91,7 +91,7 @@ class Source(toml.Record):
 
 
 class LineConditions(toml.Record):
-    """What must hold around a matching line; each list is met by any of its patterns."""
+    """Conditions for the lines around a match; any pattern of a list meets that list."""
 
     after: tuple[str, ...] = ()
     not_after: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class LineConditions(toml.Record):
     within: int = Field(default=40, ge=1, le=1000)
     """Lines before or after."""
     either: bool = False
-    """Whether a line of `after` is enough without one of `near`, and the other way round."""
+    """Whether a line of `after` is enough without one of `near`, and vice versa."""
     exit_status: tuple[int, ...] = ()
 
     @field_validator("after", "not_after", "near", "not_near")
@@ -118,13 +118,13 @@ class LineConditions(toml.Record):
 
 
 class ShownFix(toml.Record):
-    """A fix that the log or the machine asks for: it is said before all others."""
+    """A fix that the log or the machine suggests: it is shown before all others."""
 
     fix: str
     seen: tuple[str, ...] = ()
-    """Patterns of which the failure's own line has to match any."""
+    """Patterns; the failure's own line has to match one of them."""
     machines: tuple[str, ...] = ()
-    """Names of rules of which any has to hold; the log's own word on the GPU counts, too."""
+    """Names of rules, one of which has to be met; the log's report of the GPU counts too."""
 
     @field_validator("seen")
     @classmethod
@@ -136,25 +136,27 @@ class ShownFix(toml.Record):
     @model_validator(mode="after")
     def _has_a_reason(self) -> ShownFix:
         if not self.seen and not self.machines:
-            raise ValueError(f"{self.fix!r} has neither `seen` nor `machines` to be said for")
+            raise ValueError(
+                f"{self.fix!r} has neither `seen` nor `machines`: add the condition for showing it"
+            )
         if unknown := sorted({*self.machines} - RULES.keys()):
-            raise ValueError(f"{unknown[0]!r} is no rule about machines")
+            raise ValueError(f"{unknown[0]!r} is not a rule about machines")
         return self
 
 
 class SignatureText(toml.Record):
-    """What is said; `{name}` stands for a capture."""
+    """The texts to show; a capture replaces `{name}`."""
 
     cause: str
     cause_plain: str = ""
-    """Said instead where a capture of `cause` is missing."""
+    """Shown instead if a capture of `cause` is missing."""
     fixes: tuple[str, ...] = Field(min_length=1)
-    """Most likely first; one that misses a capture is left out."""
+    """Most likely first; a fix without its capture is left out."""
     shown: tuple[ShownFix, ...] = ()
 
 
 class MachineRules(toml.Record):
-    """Names of what a machine may say for or against it."""
+    """Names of rules about the machine that support or contradict a signature."""
 
     supports: tuple[str, ...] = ()
     contradicts: tuple[str, ...] = ()
@@ -166,7 +168,7 @@ class MachineRules(toml.Record):
             if name not in RULES:
                 guess = nearest(name, RULES)
                 hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(sorted(RULES))}"
-                raise ValueError(f"{name!r} is no rule about machines; {hint}")
+                raise ValueError(f"{name!r} is not a rule about machines; {hint}")
         return names
 
 
@@ -178,15 +180,15 @@ class Signature(toml.Record):
     phase: Phase
     kind: Kind = "failure"
     patterns: tuple[str, ...] = ()
-    """Regular expressions, searched in a line without its prefixes; any one is enough."""
+    """Regular expressions, searched in a line without its prefixes; one match is enough."""
     sources: tuple[Source, ...] = ()
     references: tuple[str, ...] = ()
     warned: bool = False
-    """Whether it is the cause also where it is printed as no more than a warning."""
+    """Whether it is the cause even if it is only printed as a warning."""
     weak: tuple[str, ...] = ()
-    """Patterns that alone make no answer certain: several failures print them."""
+    """Patterns that alone do not make an answer certain: several failures print them."""
     infrastructure: bool = False
-    """Whether it says nothing of the bundle: a full disk, a taken port, a Hub out of reach."""
+    """Whether the bundle is not the cause: a full disk, a taken port, an unreachable Hub."""
     when: LineConditions = LineConditions()
     text: SignatureText
     machine: MachineRules = MachineRules()
@@ -195,7 +197,7 @@ class Signature(toml.Record):
     @classmethod
     def _is_an_id(cls, name: str) -> str:
         if not ID.fullmatch(name):
-            raise ValueError("an id is written in capitals, as OOM_LOAD")
+            raise ValueError("an id is written in capitals, for example OOM_LOAD")
         return name
 
     @field_validator("patterns")
@@ -208,9 +210,9 @@ class Signature(toml.Record):
     @model_validator(mode="after")
     def _can_be_said(self) -> Signature:
         if stray := sorted({*self.weak} - {*self.patterns}):
-            raise ValueError(f"{self.id}: {stray[0]!r} of `weak` is none of its patterns")
+            raise ValueError(f"{self.id}: {stray[0]!r} in `weak` is not one of its patterns")
         if not self.patterns and not self.when.exit_status:
-            raise ValueError(f"{self.id} has neither patterns nor an exit status to know it by")
+            raise ValueError(f"{self.id} has neither patterns nor an exit status: add one of them")
         groups = [set(patterns.checked(pattern).groupindex) for pattern in self.patterns]
         anywhere, everywhere = set[str]().union(*groups), set.intersection(*groups or [set()])
         text = self.text
@@ -226,15 +228,17 @@ class Signature(toml.Record):
         if placeholders(text.cause_plain):
             raise ValueError(f"{self.id}: cause_plain is for lines without captures")
         if all(placeholders(fix) - everywhere for fix in text.fixes):
-            raise ValueError(f"{self.id}: no fix can be said of every pattern's line")
+            raise ValueError(
+                f"{self.id}: every fix needs a capture that not every pattern has: add one without"
+            )
         return self
 
 
 class SignatureClass(toml.Record):
-    """One file: a class of failures, as people call it."""
+    """One file: a class of failures, by its common name."""
 
     name: str
-    """The file's, without `.toml`."""
+    """The file's name without `.toml`."""
     title: str
     signatures: tuple[Signature, ...] = ()
 
@@ -245,9 +249,9 @@ class SignatureClass(toml.Record):
 
 
 def load_all(project: Path | None = None) -> tuple[SignatureClass, ...]:
-    """Read the shipped classes and a project's own, whose signatures replace shipped ones by id.
+    """Read the shipped classes and the project's; its signatures replace shipped ones by id.
 
-    Raises `UserError` for a fault in a file, and for an id that is given twice.
+    Raises `UserError` for a fault in a file, and for a duplicate id.
     """
     shipped = _read(SHIPPED)
     project_classes = _read(project / FOLDER) if project else {}
@@ -276,6 +280,8 @@ def _read(folder: Path) -> Mapping[Path, SignatureClass]:
         classes[path] = outside.load(path, SignatureClass, name=path.stem)
         for name in classes[path].ids:
             if name in path_of_id:
-                raise UserError(f"{path}: the id {name!r} is given in {path_of_id[name]} too")
+                raise UserError(
+                    f"{path}: the id {name!r} is also in {path_of_id[name]}: rename one of them"
+                )
             path_of_id[name] = path
     return classes

@@ -1,7 +1,7 @@
 """A log that several containers or files wrote, and the lines of each.
 
-Known are the prefixes of `kubectl logs --prefix`, of `docker compose logs`, and the headlines of
-`tail` over several files. Each part keeps the line numbers of the whole.
+The prefixes of `kubectl logs --prefix` and `docker compose logs`, and the headlines of `tail` over
+several files are recognised. Each part keeps the line numbers of the whole.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ HEADLINE = re.compile(rb"==> (?P<file>\S.*?) <==\r?$")
 LOOKED_AT = 20_000
 """Lines of a log's first block."""
 MOST = 64
-"""Parts that are told apart; further ones are read with the last."""
+"""Parts that are read separately; further ones are read together as the last."""
 
 
 def parts(blocks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
     """Yield each block of whole lines, once for each part with lines in it.
 
-    A log of one writer has one part, of the name "".
+    A log of one writer has one part, with the name "".
     """
     names: dict[bytes, str] = {}
     current = b""
@@ -62,7 +62,7 @@ def parts(blocks: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
 def _several(block: bytes) -> bool:
     """Return whether the lines of a log's first block have several writers.
 
-    What only looks like a service is a column of a table: most lines have to begin with one.
+    Most lines have to begin with a service: otherwise it is a column of a table.
     """
     pods, services, files = set[bytes](), set[bytes](), set[bytes]()
     with_service = lines = 0

@@ -73,7 +73,7 @@ def test_an_unknown_failure_exits_with_1(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_healthy_log_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", log("INFO 11-20 10:00:00 [a.py:1] all is well\n")]) == 0
     assert capsys.readouterr().out == (
-        "the log reports no error\n  no line of it tells of a start or of a request (1 read)\n"
+        "the log reports no error\n  none of its lines reports a start or a request (1 read)\n"
     )
 
 

@@ -92,7 +92,7 @@ def test_an_empty_log_and_one_that_ends_while_loading_exit_with_1(
 ) -> None:
     Path("empty.log").write_bytes(b"")
     assert explained(capsys, "empty.log") == (
-        1, "the log is empty: nothing was read, and nothing can be said\n",
+        1, "the log is empty: nothing was read, so nothing is diagnosed\n",
     )  # fmt: skip
     Path("loading.log").write_text(f"{BANNER}\n")
     status, text = explained(capsys, "loading.log")
@@ -143,7 +143,7 @@ def test_an_inventory_brings_the_fixes_of_its_machine(capsys: pytest.CaptureFixt
     assert "CutlassFP8ScaledMMLinearKernel" not in explained(capsys, "server.log")[1]
     status, text = explained(capsys, "server.log", "--context", "node.json")
     assert status == 0
-    assert "  next:  on sm_120 and sm_121 CUTLASS' FP8 kernels" in text
+    assert "  next:  on sm_120 and sm_121 the wheel's CUTLASS FP8 kernels" in text
     Path("node.json").write_text('{"machine": {}}')
     status, text = explained(capsys, "server.log", "--context", "node.json")
     assert (status, "is no inventory" in text) == (2, True)

@@ -3,7 +3,7 @@
     python -m venv /tmp/plugins && /tmp/plugins/bin/pip install pytest pytest-cov pytest-xdist …
     /tmp/plugins/bin/python tests/data/read_plugin_options.py > tests/data/plugin_options.toml
 
-Each distribution's plugins are asked to declare their options to a parser of their own.
+The plugins of each distribution declare their options to a separate parser.
 """
 
 from __future__ import annotations

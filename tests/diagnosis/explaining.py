@@ -56,6 +56,6 @@ def explanation_of(
     exit_status: int | None = None,
     situation: Situation | None = None,
 ) -> Explanation:
-    """Return what a log of these lines comes to."""
+    """Return the explanation of a log with these lines."""
     text = "".join(f"{line}\n" for line in lines).encode()
     return explain.explain([text], by, exit_status, situation)

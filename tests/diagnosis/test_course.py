@@ -1,4 +1,4 @@
-"""What a log says of the server after its errors: it serves, loads, was ended, or says nothing."""
+"""A log's report of the server after errors: it serves, loads, was shut down, or is unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ APART = tuple(f"line {number}" for number in range(70))
 GONE = "the engine did not start"
 
 
-def test_what_is_said_before_a_server_is_ready_did_not_keep_it_from_serving() -> None:
+def test_an_error_before_a_server_is_ready_did_not_keep_it_from_serving() -> None:
     for line in (WARNING, GLOG, MEMORY):
         explanation = explanation_of(*LOADING, line, *HEALTHY[5:])
         assert (explanation.id, explanation.outcome) == (None, LogOutcome.SERVES)
@@ -54,7 +54,7 @@ def test_a_known_line_that_several_failures_print_is_never_certain() -> None:
     assert answer and answer.confidence is Confidence.LIKELY
 
 
-def test_a_failure_that_the_server_outlives_is_told_with_what_came_after() -> None:
+def test_a_failure_that_the_server_outlives_is_reported_with_what_came_after() -> None:
     explanation = explanation_of(*HEALTHY, MEMORY, *SERVED)
     assert explanation.answer
     assert (explanation.id, explanation.outcome) == ("MEMORY", LogOutcome.SERVES)
@@ -68,13 +68,13 @@ def test_a_failure_that_the_server_outlives_is_told_with_what_came_after() -> No
 
 
 @pytest.mark.parametrize("again", [HEALTHY, (*LOADING, f"INFO:     {READY}")])
-def test_a_server_that_recovered_is_said_to_serve(again: tuple[str, ...]) -> None:
+def test_a_server_that_recovered_is_reported_as_serving(again: tuple[str, ...]) -> None:
     explanation = explanation_of(*LOADING, MEMORY, GONE, *again)
     assert (explanation.id, explanation.outcome) == ("MEMORY", LogOutcome.SERVES)
     assert any("the server was started again and serves" in line for line in explanation.lines())
 
 
-def test_of_boots_in_a_loop_the_last_is_explained() -> None:
+def test_the_last_of_several_boots_is_explained() -> None:
     full = "OSError: disk sda is full"
     for a, b in ((MEMORY, full), (full, MEMORY)):
         explanation = explanation_of(*LOADING, a, GONE, *LOADING, b, GONE, *LOADING, a, GONE)
@@ -85,7 +85,7 @@ def test_of_boots_in_a_loop_the_last_is_explained() -> None:
     assert (explanation.id, explanation.error_line) == ("UNKNOWN", 14)
 
 
-def test_boots_without_a_banner_are_told_apart() -> None:
+def test_boots_without_a_banner_are_separated() -> None:
     engine = HEALTHY[3]
     explanation = explanation_of(
         engine, MEMORY, GONE, *APART, engine, "OSError: disk sda is full", GONE
@@ -93,7 +93,7 @@ def test_boots_without_a_banner_are_told_apart() -> None:
     assert explanation.id == "DISK"
 
 
-def test_a_log_that_ends_while_loading_says_so() -> None:
+def test_a_log_that_ends_while_loading_is_reported() -> None:
     explanation = explanation_of(*LOADING)
     assert (explanation.id, explanation.outcome, explanation.untold) == (
         None,
@@ -107,23 +107,23 @@ def test_a_log_that_ends_while_loading_says_so() -> None:
     assert any("ends while the server starts again" in line for line in again.lines())
 
 
-def test_an_empty_log_says_so() -> None:
+def test_an_empty_log_is_reported() -> None:
     explanation = explanation_of()
     assert (explanation.id, explanation.outcome, explanation.untold) == (
         None,
         LogOutcome.EMPTY,
         True,
     )
-    assert explanation.lines() == ["the log is empty: nothing was read, and nothing can be said"]
+    assert explanation.lines() == ["the log is empty: nothing was read, so nothing is diagnosed"]
 
 
-def test_a_server_that_was_asked_to_end_did_not_fail() -> None:
+def test_a_server_that_was_shut_down_did_not_fail() -> None:
     end = f"(APIServer pid=1) INFO {STAMP} [l.py:1] [shutdown] API server: stopping engine client"
     explanation = explanation_of(*HEALTHY, end)
     assert (explanation.id, explanation.outcome) == (None, LogOutcome.ENDED)
 
 
-def test_giving_up_is_no_exception_against_what_was_waited_for() -> None:
+def test_an_interrupt_does_not_outrank_a_warning() -> None:
     explanation = explanation_of(*LOADING, WARNING, *APART, TRACEBACK[0], "KeyboardInterrupt")
     assert explanation.answer
     assert (explanation.id, explanation.answer.confidence) == ("MEMORY", Confidence.LIKELY)

@@ -338,7 +338,7 @@ def test_traceback_code_lines_are_not_matched() -> None:
     prefix = f"(EngineCore pid=2) ERROR {STAMP} [a.py:1] "
     mixed = [prefix + code[0], f"(Worker_TP1 pid=3) ERROR {STAMP} [a.py:1] hello", prefix + code[1]]
     assert explanation_of(*mixed, "ValueError: something else").id == "UNKNOWN"
-    assert explanation_of("    short of memory, as gcc would say it").id == "MEMORY"
+    assert explanation_of("    short of memory, in the words of gcc").id == "MEMORY"
 
 
 @pytest.mark.parametrize(

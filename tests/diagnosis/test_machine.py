@@ -101,7 +101,7 @@ SILENT = {
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_rule_fires_where_the_facts_support_it(rule: str) -> None:
+def test_rule_fires_if_the_facts_support_it(rule: str) -> None:
     facts, captures = SPEAKS[rule]
     (statement,) = machine.statements((rule,), facts, captures)
     assert statement
@@ -116,13 +116,13 @@ def test_gpu_without_memory_figure_hides_no_other() -> None:
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_rule_is_silent_where_nothing_is_known(rule: str) -> None:
+def test_rule_is_silent_if_nothing_is_known(rule: str) -> None:
     nowhere = Situation(lane="", machine=None, model=Model(""))
     assert rule == "requirements_met" or machine.statements((rule,), nowhere, {}) == []
 
 
 @pytest.mark.parametrize("rule", sorted(SILENT))
-def test_rule_is_silent_where_the_facts_contradict_it(rule: str) -> None:
+def test_rule_is_silent_if_the_facts_contradict_it(rule: str) -> None:
     assert machine.statements((rule,), SILENT[rule], {}) == []
 
 
@@ -152,7 +152,7 @@ def test_machine_facts_change_the_confidence(
 
 @pytest.mark.parametrize("log", ["PACKAGES-4.log", "PACKAGES-5.log"])
 def test_missing_package_supports_the_diagnosis(log: str) -> None:
-    """vLLM 0.26 and 0.32 on an H100, where all that vLLM's versions are compared by was right."""
+    """vLLM 0.26 and 0.32 on an H100, where every compared version was right."""
     lines = Path(__file__).parent.parent / "signatures" / "logs" / log
     without = replace(CUDA, versions={**CUDA.versions, "xgrammar": "0.2"})
     facts = situation(HOPPER, bundle=without)

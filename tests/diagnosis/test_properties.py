@@ -34,7 +34,7 @@ noise = st.one_of(
     st.text("abcdefgh 0123456789", max_size=60),
     letters.map(lambda text: f"(EngineCore pid=2) INFO {STAMP} [a.py:1] {text}"),
 )
-# What stands before it became ready is no failure.
+# An error before the server became ready is not a failure.
 before_ready = noise.filter(lambda line: "startup complete" not in line)
 prefixes = st.sampled_from(
     [
@@ -50,7 +50,7 @@ ANY_SIZE = st.integers(1, 4000)
 
 
 def blocks(text: str, size: int) -> list[bytes]:
-    """Return a log as it may be read: whole lines, so many bytes or more at a time."""
+    """Return a log in blocks of whole lines with at least `size` bytes."""
     parts, block = [], b""
     for line in text.encode("utf-8", "replace").splitlines(keepends=True):
         block += line
@@ -94,7 +94,7 @@ def test_json_collector_lines_are_diagnosed(before: list[str], signature_id: str
     assert explain.explain([log(*json_lines, json_failure).encode()], SHIPPED).id == signature_id
 
 
-# A banner after a failure is that of another boot, and one that became ready had none.
+# A banner after a failure begins another boot, and a boot that became ready had no failure.
 OTHER_BOOT = ("version", "non-default", "startup complete")
 BETWEEN = [line for line in HEALTHY if not any(word in line for word in OTHER_BOOT)]
 

@@ -1,4 +1,4 @@
-"""Signatures are read strictly, and a project's own replace shipped ones."""
+"""Signatures are read strictly, and a project's signatures replace shipped ones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_shipped_signatures_load_and_have_unique_ids() -> None:
     assert {"OOM_LOAD", "OOM_WARMUP", "OOM_RUN", "KV_NONE", "PORT", "GATED"} <= set(shipped)
 
 
-def test_a_project_adds_signatures_of_its_own(tmp_path: Path) -> None:
+def test_a_project_adds_its_signatures(tmp_path: Path) -> None:
     write_signatures(tmp_path, HEAD + ONE)
     classes = signature.load_all(tmp_path)
     assert ids(classes) == [*ids(signature.load_all()), "ONE"]
@@ -70,7 +70,7 @@ def test_a_projects_signature_replaces_the_shipped_one_of_its_id(tmp_path: Path)
 
 
 def test_duplicate_id_is_an_error(tmp_path: Path) -> None:
-    assert "the id 'ONE' is given in" in complaint(tmp_path, HEAD + ONE + ONE)
+    assert "the id 'ONE' is also in" in complaint(tmp_path, HEAD + ONE + ONE)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_duplicate_id_is_an_error(tmp_path: Path) -> None:
             ONE.replace("short'''", "short''', '''too short'''").replace(
                 "fixes", 'cause_plain = "It is short."\nfixes'
             ),
-            "no fix can be said of every pattern's line",
+            "every fix needs a capture that not every pattern has",
         ),
         (ONE.replace("[signatures.text]", "[signatures.when]\nnear = ['[']\n[signatures.text]"),
          "is no regular expression"),

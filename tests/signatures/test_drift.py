@@ -48,7 +48,7 @@ ADVICE = sorted(
 
 @cache
 def sources(packages: Path) -> str:
-    """Return what vLLM's own Python files say, where flags and variables are declared."""
+    """Return the text of vLLM's Python files in which flags and variables are declared."""
     files = (*(packages / "vllm").glob("*.py"), *(packages / "vllm").glob("e*/**/*.py"))
     configs = (packages / "vllm" / "config").glob("*.py")
     return "\n".join(path.read_text() for path in (*files, *configs))
@@ -56,7 +56,7 @@ def sources(packages: Path) -> str:
 
 @pytest.fixture(scope="module", params=["cpu", "cpu-previous"])
 def packages(request: pytest.FixtureRequest) -> Path:
-    """Return where a lane's packages lie."""
+    """Return the folder of a lane's packages."""
     lane = lanes.load(request.param, Path("/nowhere"))
     prepared = environment.prepare(lane, cache=files_module.default_cache(), progress=print)
     assert prepared.python is not None
@@ -71,8 +71,8 @@ def test_text_of_a_signature_is_still_in_the_sources(
     file = packages / source.package / source.file
     assert file.is_file(), f"{name}: {source.package} has no {source.file} any more"
     assert source.text in file.read_text(), (
-        f"{name}: {source.package}/{source.file} no longer says {source.text!r}; look what it says "
-        f"now, and add it to the signature's patterns"
+        f"{name}: {source.package}/{source.file} no longer contains {source.text!r}; find the new "
+        f"text, and add it to the signature's patterns"
     )
 
 

@@ -1,7 +1,7 @@
-"""Logs that mislead are answered by what they show: warnings, loops, logs cut short, quotations.
+"""Misleading logs get the right answer: warnings, loops, logs that are cut short, quotations.
 
-`logs/kinds/` has the logs, composed from the lines of vLLM's sources and of public reports, and
-`kinds.toml` what is expected of each.
+`logs/kinds/` has the logs, composed from lines of vLLM's sources and of public reports, and
+`kinds.toml` has the expected answer to each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SURE = ("possible", "likely", "certain")
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_log_is_answered_by_what_it_shows(name: str) -> None:
+def test_misleading_log_gets_the_right_answer(name: str) -> None:
     expected = KINDS[name]
     path = HERE / "logs" / "kinds" / f"{name}.log"
     parts = explain.explain_parts(log.blocks(path), signature.load_all())

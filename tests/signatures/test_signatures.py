@@ -1,7 +1,7 @@
 """Every known failure is diagnosed from a whole log, and no healthy log gets a diagnosis.
 
-`logs/` has logs as vLLM and what runs it print them, composed from the texts in their sources and
-in public reports: several versions, ranks and log collectors. `expected.toml` has the expected
+`logs/` has logs in the words of vLLM and its environment, composed from texts in their sources
+and in public reports: several versions, ranks and log collectors. `expected.toml` has the expected
 diagnosis of each. `healthy/` has logs of healthy servers: real ones of the CPU lanes, made
 anonymous, and composed ones of GPUs, with lines that mention failures. `lines.toml` has single
 lines of both kinds.
@@ -39,7 +39,7 @@ def explain_log(text: bytes, exit_status: int | None = None) -> Explanation:
 
 
 def answer(explanation: Explanation, signature_id: str) -> Diagnosis:
-    """Return the answer, which for a server that goes on is its first warning."""
+    """Return the answer; for a server that keeps running, its first warning."""
     if SIGNATURES[signature_id].kind == "warning":
         assert explanation.id is None, "\n".join(explanation.lines())
         assert explanation.warnings
