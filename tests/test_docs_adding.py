@@ -125,6 +125,6 @@ def test_the_gate_judges_the_familys_local_checkpoint(project: Project) -> None:
         tests = [test for gate in family["gates"] for test in gate["tests"]]
         return {test["test"].partition("[")[0]: test["outcome"] for test in tests}
 
-    names = ("test_tells_the_capital", "test_streams_what_it_says")
+    names = ("test_names_the_capital", "test_streams_the_same_answer")
     assert outcomes() == dict.fromkeys(names, "PASS")
-    assert outcomes("bangs")["test_tells_the_capital"] == "FAIL"
+    assert outcomes("bangs")["test_names_the_capital"] == "FAIL"
