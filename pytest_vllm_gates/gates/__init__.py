@@ -1,1 +1,1 @@
-"""One file a gate: `test_<gate>.py`. Its docstring's first line is shown by `pytest --markers`."""
+"""One file a gate: `test_<gate>.py`. `pytest --markers` shows its docstring's first line."""

@@ -1,7 +1,7 @@
-"""A LoRA adapter answers for itself: not as its base model, not as another adapter.
+"""A LoRA adapter's answers are its own: not its base model's, not another adapter's.
 
-Catches adapters that are ignored or mixed up in a batch, caches that take one's prompt for
-another's, a base model that they change, and adapters that are refused only at the first chat.
+Catches adapters that are ignored or mixed up in a batch, caches that confuse their prompts, a base
+model that they change, and adapters that are refused only at the first chat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.adapters
 
 @pytest.fixture
 def version(adapter_boot: FeatureBoot | None, request: pytest.FixtureRequest) -> str | None:
-    """The version of vLLM, as the run's own server told it."""
+    """The version of vLLM, as the run's own server reported it."""
     from pytest_vllm_gates.client import http  # noqa: PLC0415 - httpx2
 
     if adapter_boot is not None:
@@ -38,12 +38,12 @@ def test_adapters_are_listed_with_their_base(
 ) -> None:
     evidence["models"] = {entry.id: entry.parent for entry in adapter_answers.listed}
     findings, cases = checks.lists(adapter_answers)
-    checking(findings, cases, "A client that looks for an adapter does not find it")
+    checking(findings, cases, "A client cannot find an adapter in the list of models")
 
 
 def test_answers_name_their_adapter(adapter_answers: AdapterAnswers, checking: Checking) -> None:
     findings, cases = checks.names(adapter_answers)
-    checking(findings, cases, "An answer says that it is of another model")
+    checking(findings, cases, "An answer names another model than the requested one")
 
 
 def test_each_adapter_answers_for_itself(
@@ -54,21 +54,21 @@ def test_each_adapter_answers_for_itself(
         for answer in adapter_answers.alone
     }
     findings, cases = checks.differ(adapter_answers)
-    checking(findings, cases, "An adapter does not answer for itself")
+    checking(findings, cases, "An adapter's answers are not its own")
 
 
 def test_base_model_stays_as_it_was(
     adapter_answers: AdapterAnswers, lane: Lane, checking: Checking
 ) -> None:
     findings, cases = checks.stays(adapter_answers, invariant=lane.batch_invariant)
-    checking(findings, cases, "After its adapters the base model answers otherwise")
+    checking(findings, cases, "After its adapters were used, the base model's answers differ")
 
 
 def test_adapters_keep_apart_in_one_batch(
     adapter_answers: AdapterAnswers, lane: Lane, checking: Checking
 ) -> None:
     findings, cases = checks.apart(adapter_answers, invariant=lane.batch_invariant)
-    checking(findings, cases, "Among requests for other adapters an answer is another")
+    checking(findings, cases, "In a batch with other adapters' requests, an answer differs")
 
 
 def test_adapters_keep_apart_in_the_prefix_cache(
@@ -79,19 +79,19 @@ def test_adapters_keep_apart_in_the_prefix_cache(
         answer.requested or "base": answer.completion.shown for answer in adapter_answers.cold
     }
     if checks.all_alike(adapter_answers.cold):
-        raise NotApplicable("all models answer the long prompt alike: none can be mixed up")
+        raise NotApplicable("all models answer the long prompt alike: a mix-up cannot be detected")
     findings, cases = checks.on_prefixes(adapter_answers, invariant=lane.batch_invariant)
     if not findings and not adapter_answers.cached_tokens:
         raise NotApplicable(
-            "no token of these prompts came from a prefix cache: ask for one with "
-            "--features lora-two+prefix-caching, where the server has none"
+            "no token of these prompts came from a prefix cache: if the server has none, "
+            "boot one with --features lora-two+prefix-caching"
         )
-    checking(findings, cases, "A prompt that another adapter was asked is answered otherwise")
+    checking(findings, cases, "After another adapter's request, the same prompt has another answer")
 
 
 def test_unknown_adapters_are_refused(adapter_answers: AdapterAnswers, checking: Checking) -> None:
     findings, cases = checks.refuses(adapter_answers)
-    checking(findings, cases, "Who asks for an adapter that is not there is not told so")
+    checking(findings, cases, "A request for an unknown adapter gets no error")
 
 
 def test_unfit_adapters_are_refused_when_loaded(
@@ -103,7 +103,7 @@ def test_unfit_adapters_are_refused_when_loaded(
         step.name: f"{step.status}: {step.text}" for step in adapter_answers.unfit
     }
     findings, cases = checks.refuses_unfit(adapter_answers)
-    checking(findings, cases, "An adapter that does not fit shows only when it is used")
+    checking(findings, cases, "An adapter that does not fit is refused only when it is used")
 
 
 def test_adapters_are_loaded_and_unloaded(

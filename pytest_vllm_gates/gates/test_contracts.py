@@ -1,7 +1,7 @@
-"""Routes, metrics, fields of answers and errors are those that clients and dashboards rely on.
+"""Routes, metrics, and the fields of answers and errors are those that clients rely on.
 
-Catches the rename in a release that no answer shows: a dashboard that is empty, an alert that never
-fires, a client that reads a field which is no longer there or takes one error for another.
+Catches a rename in a release that no answer shows: a dashboard that is empty, an alert that never
+fires, a client that reads a missing field or mistakes one error for another.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.contracts
 
 LISTED = 1000
-"""Lines and drift that are written down of one kind of contract."""
+"""The number of lines and of drift that are recorded of one kind of contract."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def observed(
 
     observation = _run.measured.once(family.name, "observation", observe)
     if all(reply.status is None for reply in observation.answers):
-        raise Blocked(f"nothing that is asked is answered: {observation.answers[0].text}")
+        raise Blocked(f"no request is answered: {observation.answers[0].text}")
     if observation.not_asked:
         evidence["not_asked"] = dict(observation.not_asked)
     return observation
@@ -112,8 +112,8 @@ def check_contracts(
         evidence["drift"] = checks.drift(kind, recorded, pinnable)[:LISTED]
         pinned = checks.judgeable(kind, recorded, observed, plan)
         next_step = (
-            f"If that is meant, accept it: {golden.command}\n"
-            f"If nobody relies on it, delete its line from the golden {name!r}."
+            f"If the change is intended, accept it: {golden.command}\n"
+            f"If no client relies on it, delete its line from the golden {name!r}."
         )
         protocol = [each.reply for each in observed.http]
         replies = (*observed.answers, *observed.refusals, *protocol)
@@ -123,14 +123,14 @@ def check_contracts(
 
 
 def test_routes_are_served(observed: Observed, check_contracts: Callable[..., None]) -> None:
-    impact = "a client asks for what was served, and is told that there is no such thing"
+    impact = "a client's request for a route that was served gets 'not found'"
     check_contracts(shapes.ROUTES, shapes.routes(observed), impact)
 
 
 def test_metrics_keep_their_names(
     observed: Observed, plan: ContractPlan, check_contracts: Callable[..., None]
 ) -> None:
-    impact = "dashboards and alerts show nothing, or something else, where these metrics were"
+    impact = "dashboards and alerts show nothing, or other values, for these metrics"
     check_contracts(shapes.METRICS, shapes.metrics(observed.metrics or {}, plan), impact)
 
 
@@ -166,7 +166,7 @@ def test_metrics_count_what_was_sent(
     checking(
         [*misread, *wrong],
         [*cases.values()],
-        "dashboards, alerts and bills count something else than what was served",
+        "dashboards, alerts and bills do not count what was served",
     )
 
 
@@ -198,7 +198,7 @@ def test_answers_name_the_requested_model(
         Finding(cases[answer.requested, answer.mode], sentence)
         for answer, sentence in asked.faults()
     ]
-    impact = "A client, or a bill, is told that another model answered"
+    impact = "An answer or a bill names another model than the requested one"
     checking(findings, [*cases.values()], impact)
 
 
@@ -207,12 +207,12 @@ def test_errors_keep_their_shape(
 ) -> None:
     now = shapes.replies(observed.refusals, plan)
     messages = shapes.messages(observed.refusals, observed.model)
-    impact = "clients that tell errors apart, to try again or to give up, meet others"
+    impact = "clients that retry or give up by the kind of error get another kind"
     check_contracts(shapes.ERRORS, now, impact, *messages)
 
 
 def test_protocol_is_the_recorded(
     observed: Observed, plan: ContractPlan, check_contracts: Callable[..., None]
 ) -> None:
-    impact = "browsers, gateways and clients that go by headers and methods are refused, or misled"
+    impact = "browsers, gateways and clients that use headers and methods are refused, or misled"
     check_contracts(http_shapes.HTTP, http_shapes.http(observed.http, plan), impact)

@@ -1,7 +1,7 @@
-"""One conversation means the same in every API that the server offers, whole and streamed.
+"""One conversation means the same in every API of the server, whole and streamed.
 
-Catches the API that drops reasoning, a system message, a tool's result or a limit that another one
-keeps; streams that the official clients refuse or put together wrongly; tokens counted otherwise.
+Catches an API that drops reasoning, a system message, a tool's result or a limit that another one
+keeps; streams that the official clients refuse or assemble wrongly; different token counts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_every_dialect_answers(
     ]
     findings += identity.findings(dialogues)
     cases = [reply.finding_case for reply in replies]
-    checking(findings, cases, "A conversation that the chat API takes is refused in another API")
+    checking(findings, cases, "Another API refuses a conversation that the chat API accepts")
 
 
 def test_bodies_have_the_official_types(dialogues: Dialogues, checking: Checking) -> None:
@@ -58,7 +58,7 @@ def test_bodies_have_the_official_types(dialogues: Dialogues, checking: Checking
         for _, reply in dialogues.answered
         for sentence in (*strict.faults(reply), *parts.faults(reply))
     ]
-    checking(findings, dialogues.cases, "A strict client refuses what the server sends")
+    checking(findings, dialogues.cases, "A strict client refuses the server's answer")
 
 
 def test_events_come_in_order(dialogues: Dialogues, checking: Checking) -> None:
@@ -70,7 +70,7 @@ def test_events_come_in_order(dialogues: Dialogues, checking: Checking) -> None:
     ]
     findings += pieces.findings(dialogues)
     cases = [reply.finding_case for reply in streams]
-    checking(findings, cases, "A client that follows a stream's events loses its place")
+    checking(findings, cases, "A client cannot follow the events of a stream")
 
 
 def test_official_clients_read_everything(dialogues: Dialogues, checking: Checking) -> None:
@@ -93,15 +93,13 @@ def test_dialects_mean_the_same(
 ) -> None:
     findings = list(checks.meaning_findings(dialogues))
     evidence["near_ties"] = [each.name for each in dialogues.dialogues if each.near_tie]
-    checking(
-        findings, dialogues.cases, "The same conversation is answered otherwise in another API"
-    )
+    checking(findings, dialogues.cases, "The same conversation gets another answer in another API")
 
 
 def test_a_limit_is_told(dialogues: Dialogues, checking: Checking) -> None:
     findings = list(checks.limit_findings(dialogues))
     cases = [reply.finding_case for dialogue, reply in dialogues.answered if dialogue.limit]
-    checking(findings, cases, "A client takes an answer that was cut for a whole one")
+    checking(findings, cases, "A client mistakes an answer that was cut for a whole one")
 
 
 def test_dialects_count_the_same_tokens(dialogues: Dialogues, checking: Checking) -> None:
@@ -112,7 +110,7 @@ def test_dialects_count_the_same_tokens(dialogues: Dialogues, checking: Checking
         for path in dialogue.counts
     ]
     cases = [*dialogues.cases, *routes]
-    checking(findings, cases, "The same conversation has other tokens in another API")
+    checking(findings, cases, "The same conversation has another token count in another API")
 
 
 def test_prompts_of_one_request_keep_apart(
@@ -133,7 +131,7 @@ def test_wrong_requests_are_refused_in_each_apis_form(
     checking(
         list(refusals.findings(refused)),
         [refusal.case for refusal in refused],
-        "A client is not told what is wrong with its request",
+        "An error does not explain what is wrong with the request",
     )
 
 
@@ -145,7 +143,7 @@ def test_texts_come_back_from_their_tokens(
     checking(
         list(token_routes.findings(trips)),
         [trip.case for trip in trips],
-        "A client that counts or reads tokens is told another text's",
+        "A client that counts or reads tokens gets those of another text",
     )
 
 
@@ -163,4 +161,4 @@ def test_stored_responses_go_on(
         evidence["requests"] = stored.requests
     stored.cancel(chats["plain"])
     evidence["requests"] = stored.requests
-    checking(stored.findings, stored.cases, "An agent that goes on by an id loses its history")
+    checking(stored.findings, stored.cases, "An agent that continues by an id loses its history")

@@ -1,8 +1,8 @@
-"""Asked thousands of times, the server answers as it did at first, and does not wear out.
+"""After thousands of requests, the server answers as it did at first, and does not wear out.
 
-Catches what the first minutes never show: answers that go wrong after some hundred requests,
-conversations that get another's turns, memory and sockets that are not given back, tokens a second
-that sink. Off unless it is asked for: --endurance 2000, or 30m.
+Catches faults that the first minutes do not show: answers that become wrong after some hundred
+requests, conversations that get another's turns, memory and sockets that are not released,
+tokens per second that drop. Off by default: request it with --endurance 2000, or 30m.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.endurance
 
-FEW = "the run has too few blocks to see a drift: ask for more requests"
+FEW = "the run has too few blocks to detect a drift: request more with --endurance"
 
 
 def test_known_answers_stay_as_they_were(
@@ -38,7 +38,7 @@ def test_known_answers_stay_as_they_were(
 def test_every_turn_is_answered_for_its_own_agent(
     endured: EnduranceResult, checking: Checking
 ) -> None:
-    checking(*checks.others(endured), "an agent loses its turn, or reads another's")
+    checking(*checks.others(endured), "an agent gets no answer, or another agent's")
 
 
 def test_memory_and_handles_do_not_grow(

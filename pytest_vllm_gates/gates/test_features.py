@@ -1,7 +1,7 @@
-"""What a server is deployed with changes no answer, and does what it is for (--features).
+"""A server's features change no answer and have their effect (--features).
 
-Catches the combination that boots, says that it is healthy and dies at the first chat; drafts that
-change a word or are never accepted; caches that are never hit; another answer in company.
+Catches the combination that boots, reports itself healthy and dies at the first chat; drafts that
+change a word or are never accepted; caches without hits; answers that differ in a batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.features
 
 @pytest.fixture
 def version(feature_boot: FeatureBoot) -> str | None:
-    """The version of vLLM that the run's own server told before it ended."""
+    """The version of vLLM that the run's own server reported before it ended."""
     return feature_boot.version
 
 
@@ -51,7 +51,9 @@ def test_serves_with_these_features(
     else:
         findings += _unanswered(case, feature_boot)
         if feature_boot.adapters and feature_boot.adapters.broke:
-            findings.append(Finding(case, f"asked for its adapters: {feature_boot.adapters.broke}"))
+            findings.append(
+                Finding(case, f"requests to its adapters: {feature_boot.adapters.broke}")
+            )
     checking(findings, [case], f"with {combination.name} the server does not serve")
 
 
@@ -73,7 +75,7 @@ def test_answers_as_without_them(
         another_grammar=any(one.kind == STRUCTURED_OUTPUTS for one in combination.features),
     )
     evidence["compared"], evidence["equivalent"] = len(cases), equivalent
-    checking(findings, cases, f"with {combination.name} answers are others than without")
+    checking(findings, cases, f"with {combination.name} answers differ from those without")
 
 
 def test_structured_output_is_valid(
@@ -86,7 +88,7 @@ def test_structured_output_is_valid(
     evidence["judged"] = len(cases)
     if not cases:
         raise NotApplicable("no request with structured output was answered to its end")
-    checking(findings, cases, f"with {combination.name} structured output is not valid")
+    checking(findings, cases, f"with {combination.name} structured output is invalid")
 
 
 def test_does_what_it_is_for(
@@ -113,8 +115,8 @@ def test_does_what_it_is_for(
             if name in feature.rests and rose:
                 findings.append(Finding(case, f"the counter rose by {rose:g}"))
     if not cases:
-        raise NotApplicable("no counter and no line of the log tells what these features do")
-    checking(findings, cases, f"{combination.name} does not do what it is for")
+        raise NotApplicable("no counter and no line of the log shows the effect of these features")
+    checking(findings, cases, f"{combination.name} has no effect")
 
 
 def _unanswered(case: Case, boot: FeatureBoot) -> list[Finding]:
@@ -122,9 +124,9 @@ def _unanswered(case: Case, boot: FeatureBoot) -> list[Finding]:
 
 
 def _refuse_dead(boot: FeatureBoot) -> None:
-    """Raise `NotApplicable` for a combination that does not serve, which the first test tells.
+    """Raise `NotApplicable` for a combination that does not serve: the first test reports it.
 
-    Raises `Inconclusive` where the lane does not serve without its own features.
+    Raises `Inconclusive` if the lane does not serve without its own features.
     """
     plain_died = boot.combination.deployed and (boot.death or not boot.launch.ok)
     if plain_died:

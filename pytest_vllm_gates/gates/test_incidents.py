@@ -1,7 +1,7 @@
-"""No incident that is kept under golden/incidents happens again: each is sent again in every run.
+"""No incident in golden/incidents happens again: each is sent again in every run.
 
-Catches what has happened to this team before. An incident is judged by the test that found it, and
-stands in this gate under that test's name.
+Catches faults that this team has already had. An incident is judged by the test that found it,
+and this gate reports it under that test's name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_every_kept_incident_can_be_sent_again(
     evidence["without_a_test"] = [folder.name for folder in lost]
     chosen = request.config.option.markexpr or request.config.option.keyword
     assert not lost or chosen, (
-        f"{lost[0].folder}: there is no test {lost[0].incident.test} of a gate "
-        f"{lost[0].incident.gate!r} any more, and nothing replays it; for a gate of your own name "
-        "its folder besides"
+        f"{lost[0].folder}: test {lost[0].incident.test} of gate "
+        f"{lost[0].incident.gate!r} no longer exists, so the incident is not replayed; for a gate "
+        "outside the package, name its folder as well"
     )

@@ -1,7 +1,7 @@
-"""An answer depends on its own request alone: not on who else asks, asked before or went away.
+"""An answer depends on its own request alone, not on concurrent, earlier or cancelled ones.
 
-Catches answers mixed up between concurrent requests, caches that return what was computed for
-another prompt, batches that change what is said, and slots that are never free again.
+Catches answers mixed up between concurrent requests, caches that return the state of another
+prompt, batches that change an answer, and slots that are never free again.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def questions() -> Questions:
 
 @pytest.fixture
 def completion_client(server: Endpoint) -> CompletionClient:
-    """Return a client whose answers come with their tokens."""
+    """The questions and the filler of `isolation.toml`."""
     return CompletionClient(server, ANSWER_LIMIT_S)
 
 
 @pytest.fixture
 def context_tokens(server: Endpoint, family: Family) -> int:
-    """The context the server has, in tokens."""
+    """The server's context, in tokens."""
     return context(server, family.context.planned)
 
 
@@ -77,7 +77,7 @@ class AnswerComparisons:
         evidence["equivalent"] = []
 
     def add(self, name: str, alone: Completion, completion: Completion) -> None:
-        """Compare an answer with the one given alone."""
+        """Compare an answer with the answer to the same request alone."""
         case = Case(name, {"case": name}, completion.request)
         self.cases.append(case)
         sameness = compare(alone, completion, invariant=self._invariant)
@@ -94,7 +94,7 @@ class AnswerComparisons:
 
 @pytest.fixture
 def comparisons(evidence: Evidence, _run: Run) -> AnswerComparisons:
-    """Return what compares answers, as strictly as the lane allows."""
+    """The comparison of answers, as strict as the lane allows."""
     return AnswerComparisons(evidence, invariant=_run.lane.batch_invariant)
 
 
@@ -164,11 +164,11 @@ def test_company_changes_no_answer(
     ):
         comparisons.add(text, expected, completion)
     if not comparisons.findings and evidence["different_answers"] == 1:
-        raise Inconclusive(f"everything is answered alike, {alone[0].shown}: nothing can be told")
+        raise Inconclusive(f"all questions get one answer, {alone[0].shown}: no mix-up would show")
     checking(
         comparisons.findings,
         comparisons.cases,
-        f"what is asked among {len(bodies) - 1} others is answered otherwise than alone",
+        f"among {len(bodies) - 1} concurrent requests an answer differs from the one alone",
     )
 
 
@@ -180,7 +180,7 @@ def test_no_answer_holds_what_is_anothers(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    # All prompts begin alike: who looks only at the beginning takes one for another.
+    # All prompts begin alike: a cache that compares only the beginning confuses them.
     beginning = questions.filler * BEGINNINGS
     control, *nonces = (secrets.token_hex(4) for _ in range(AT_ONCE + 1))
     for streamed in (False, True):
@@ -205,7 +205,7 @@ def test_no_answer_holds_what_is_anothers(
         cases.append(case)
         faults = ticket_faults(completion, nonces, number)
         if faults and not completion.error and not holds_anothers(completion, nonces, number):
-            # Of another beginning and salt, it takes nothing that company left in a cache.
+            # With another beginning and salt, it uses nothing that other requests left in a cache.
             salt = secrets.token_hex(4)
             apart = ticket(family, f"{salt} {beginning}", nonces[number], streamed=bool(number % 2))
             alone = completion_client.ask({**apart, "cache_salt": salt})
@@ -215,15 +215,15 @@ def test_no_answer_holds_what_is_anothers(
         findings = unanswered if completion.error else mixed
         findings += [Finding(case, fault_text) for fault_text in faults]
     evidence["not_followed_alone"] = not_followed
-    people = f"of {AT_ONCE} people who ask at the same time"
+    people = f"of {AT_ONCE} clients with concurrent requests"
     if len(not_followed) > AT_ONCE // 2 and not mixed and not unanswered:
         raise Inconclusive(
             f"{len(not_followed)} of {AT_ONCE} nonces are not followed by the same requests alone "
-            f"either, the first with {next(iter(not_followed.values()))}: the others are too few"
+            f"either, the first with {next(iter(not_followed.values()))}: too few are left"
         )
     if unanswered and not mixed:
-        checking(unanswered, cases, f"{people} somebody gets no answer")
-    checking([*mixed, *unanswered], cases, f"{people} somebody reads what is another's")
+        checking(unanswered, cases, f"{people} one gets no answer")
+    checking([*mixed, *unanswered], cases, f"{people} one gets another's text")
 
 
 def test_clients_that_leave_free_their_slots(
@@ -257,7 +257,7 @@ def test_clients_that_leave_free_their_slots(
     checking(
         findings,
         cases,
-        "answers go on for clients that are gone, and keep the places of those who wait",
+        "requests of disconnected clients run on, and block waiting requests",
     )
 
 

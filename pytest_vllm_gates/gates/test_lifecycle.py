@@ -1,9 +1,9 @@
-"""Booted again the server is the same, and held, stopped or without its engine it tells the truth.
+"""After another boot, a pause or the loss of its engine, the server answers and reports correctly.
 
-Catches what a rolling update meets and a test never does: a boot on used, broken or read-only
+Catches faults of rolling updates that tests rarely cover: a boot on used, broken or read-only
 caches that gives other answers, or none; weights that sleep or a reload lost; answers that a
-pause cuts; streams that neither go on nor end after SIGTERM; a health check that lies meanwhile.
-Off unless it is asked for: --lifecycle, up to eleven boots more.
+pause cuts; streams that neither continue nor end after SIGTERM; a wrong health check meanwhile.
+Off by default: request it with --lifecycle, up to eleven boots more.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ pytestmark = [pytest.mark.lifecycle, pytest.mark.ends_the_server]
 
 @pytest.fixture
 def version(replicas: Replicas) -> str | None:
-    """The version of vLLM that the run's own server told before it ended."""
+    """The version of vLLM that the run's own server reported before it ended."""
     return replicas.version
 
 
 def stopped_of(second_boot: SecondBoot) -> StoppedServer:
-    """Return what became of the second boot; raises `Blocked` where there was none."""
+    """Return the end of the second boot; raises `Blocked` if it failed."""
     if second_boot.stopped is None:
         raise Blocked(f"the second boot failed: {second_boot.launch.explain()}")
     return second_boot.stopped
 
 
 def held_of(held_boot: HeldBoot) -> HeldBoot:
-    """Return what became of the boot in development mode; raises `Blocked` where there was none."""
+    """Return the boot in development mode; raises `Blocked` if it failed."""
     if not held_boot.launch.ok:
         held_boot.launch.check_surroundings()
         raise Blocked(f"the boot in development mode failed: {held_boot.launch.explain()}")
@@ -64,7 +64,7 @@ def test_second_boot_answers_as_the_first(
     stopped_of(second_boot)
     checking(
         *checks.same_answers(replicas.asked, second_boot.answers, invariant=invariant),
-        "a replica that boots on used caches gives other answers than one that boots on none",
+        "a replica that boots on used caches gives other answers than one without caches",
     )
 
 
@@ -75,7 +75,7 @@ def test_open_streams_end_when_it_is_told_to_stop(
     evidence["stopped"] = stopped.as_evidence()
     checking(
         *checks.streams(stopped),
-        "a client whose server is told to stop does not learn that its answer is over",
+        "after SIGTERM a client does not learn that its answer has ended",
     )
 
 
@@ -84,13 +84,15 @@ def test_is_gone_within_the_grace_period(
 ) -> None:
     stopped = stopped_of(second_boot)
     evidence["gone_s"] = stopped.gone_s
-    checking(*checks.lingering(stopped), "a server that is told to stop is killed at last")
+    checking(
+        *checks.lingering(stopped), "after SIGTERM a server does not end in time and is killed"
+    )
 
 
 def test_says_that_it_takes_no_more(second_boot: SecondBoot, checking: Checking) -> None:
     checking(
         *checks.readiness(stopped_of(second_boot)),
-        "a balancer goes on sending requests to a server that refuses them",
+        "a load balancer keeps sending requests to a server that refuses them",
     )
 
 
@@ -107,7 +109,7 @@ def test_boots_on_what_a_killed_boot_left(
     evidence["boots"] = [boot.name for boot in boots]
     checking(
         *checks.cache_boots(replicas.asked, boots, invariant=invariant),
-        "after a boot that was killed the next ones do not serve, or give other answers",
+        "after a killed boot the next ones do not serve, or give other answers",
     )
 
 
@@ -118,8 +120,8 @@ def test_boots_on_garbled_caches(
         *checks.cache_boots(
             replicas.asked, cache_boots.of(CacheState.GARBLED), invariant=invariant
         ),
-        "a server whose caches a full disk broke does not serve, or answers wrongly",
-        "delete the cache folder (VLLM_CACHE_ROOT): the next boot fills it anew",
+        "a server with caches that a full disk broke does not serve, or answers wrongly",
+        "delete the cache folder (VLLM_CACHE_ROOT): the next boot fills it again",
     )
 
 
@@ -130,7 +132,7 @@ def test_boots_on_caches_that_it_may_only_read(
         *checks.cache_boots(
             replicas.asked, cache_boots.of(CacheState.READ_ONLY), invariant=invariant
         ),
-        "a server whose caches are mounted read-only does not serve, or answers wrongly",
+        "a server with read-only caches does not serve, or answers wrongly",
     )
 
 
@@ -146,10 +148,10 @@ def test_answers_after_sleep_and_pause_as_before(
     refused = {held.name: held.refused for held in holds if held.refused}
     evidence["refused"], evidence["ignored"] = refused, held_boot.ignored
     if len(refused) == len(holds):
-        raise NotApplicable(f"the server offers none of it: {next(iter(refused.values()))}")
+        raise NotApplicable(f"it supports no pause or sleep: {next(iter(refused.values()))}")
     checking(
         *checks_of_holds.answers(replicas.asked, holds, invariant=invariant),
-        "once it is woken, resumed or has read its weights again, the server is another one",
+        "after waking, resuming or reloading its weights, the server answers differently",
     )
 
 
@@ -161,7 +163,7 @@ def test_answers_under_way_survive_a_pause(
         raise NotApplicable("the server cannot be paused")
     checking(
         *checks_of_holds.open_answers(over, invariant=invariant),
-        "a client that reads an answer when the server is paused gets another one, or a part of it",
+        "a pause changes or cuts an answer in progress",
     )
 
 
@@ -171,7 +173,7 @@ def test_alive_and_ready_are_told_apart(held_boot: HeldBoot, checking: Checking)
         raise NotApplicable("the server can neither sleep nor be paused")
     checking(
         *checks_of_holds.told(holds),
-        "a held server is ended as if it were dead, or sent requests as if it were ready",
+        "a paused server looks dead and is ended, or looks ready and gets requests",
     )
 
 
@@ -180,13 +182,13 @@ def test_slots_of_gone_clients_are_freed(
 ) -> None:
     left = held_of(held_boot).left
     if left is None:
-        raise NotApplicable("the server does not tell how many requests run")
+        raise NotApplicable("the server does not report how many requests run")
     evidence["left"] = left.as_evidence()
     if why := why_undecided(left, alone=True):
         raise Inconclusive(why)
     case = Case("clients leave after sleep and pause")
     found = [Finding(case, sentence)] if (sentence := fault(left)) else []
-    checking(found, [case], "after sleep and pause requests run on for nobody")
+    checking(found, [case], "after sleep and pause, requests of disconnected clients run on")
 
 
 def test_tells_that_its_engine_is_dead(
@@ -201,7 +203,7 @@ def test_tells_that_its_engine_is_dead(
         found, looked = check(ended, *checks.DEATH)
         findings += found
         cases += looked
-    checking(findings, cases, "a server without an engine passes for one that serves")
+    checking(findings, cases, "a server without an engine looks as if it served")
 
 
 def test_replicas_restart_one_after_the_other(
@@ -210,7 +212,7 @@ def test_replicas_restart_one_after_the_other(
     evidence["rolling"] = rolling_restart.as_evidence()
     checking(
         *checks_of_rolling.restarts(rolling_restart.failures, rolling_restart.left),
-        "a rolling update stands still",
+        "a rolling update does not proceed",
     )
 
 

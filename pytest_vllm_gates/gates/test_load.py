@@ -1,7 +1,7 @@
-"""Under the load it is planned for the server answers everybody, rightly, and in time.
+"""Under its planned load, the server answers every request correctly and in time.
 
-Catches what one request at a time never shows: a server that dies, hangs or slows to a crawl in
-company, streams that stop, tokens that get lost, answers that go to somebody else.
+Catches faults that single requests do not show: a server that dies, hangs or slows down under
+concurrent requests, streams that stop, tokens that are lost, answers that reach another client.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.load
 
-NO_RAMP = "there was no ramp: ask for it with --ramp, unless the load before it broke"
+NO_RAMP = "no ramp was run: request it with --ramp, unless the load before it failed"
 NO_RATE = "no rate is planned: rate = N (requests a second) under [load] of the lane or the family"
-NO_SOAK = "there was no soak: ask for it with --soak 30m, unless the load before it broke"
+NO_SOAK = "no soak was run: request it with --soak 30m, unless the load before it failed"
 
 
 def test_every_request_is_answered_whole(
@@ -43,16 +43,16 @@ def test_every_request_is_answered_whole(
 
 
 def test_nothing_hangs_under_load(loaded: LoadResult, checking: Checking) -> None:
-    checking(*checks.hangs(loaded), "people wait for ever, and no health check tells")
+    checking(*checks.hangs(loaded), "requests hang for ever, and no health check reports it")
 
 
 def test_requests_go_out_as_asked(loaded: LoadResult, evidence: Evidence) -> None:
     evidence["arrivals"] = {phase.name: arrivals.as_evidence(phase) for phase in loaded.phases}
     if not any(phase.schedule for phase in loaded.phases):
-        raise NotApplicable("the load broke before any request had a time of its own")
+        raise NotApplicable("the load failed before any request had a planned time")
     wrong = [why for phase in loaded.phases if (why := arrivals.schedule_fault(phase))]
     if wrong:
-        raise Inconclusive(f"{wrong[0]}; run it on a machine that is less busy, or ask for less")
+        raise Inconclusive(f"{wrong[0]}; run it on a machine that is less busy, or plan less load")
 
 
 def test_tokens_are_as_many_as_the_server_counts(
@@ -62,7 +62,7 @@ def test_tokens_are_as_many_as_the_server_counts(
     if not cases:
         raise NotApplicable("the server does not count tokens, or not every request was answered")
     _check_alone(findings, launch, loaded)
-    checking(findings, cases, "tokens get lost between the engine and the client")
+    checking(findings, cases, "tokens are lost between the engine and the client")
 
 
 def test_planned_streams_run_at_once(
@@ -71,9 +71,11 @@ def test_planned_streams_run_at_once(
     evidence["looks"] = loaded.looks()
     findings, cases = checks.below_concurrency(loaded)
     if not cases:
-        raise NotApplicable("the server does not tell what runs and waits, or was too quick to see")
+        raise NotApplicable(
+            "the server does not report running and waiting requests, or was too quick"
+        )
     _check_alone(findings, launch, loaded)
-    checking(findings, cases, "there are fewer places than the deployment plans for")
+    checking(findings, cases, "fewer requests run at once than the deployment plans")
 
 
 def test_no_stream_stops_while_others_go_on(
@@ -81,7 +83,7 @@ def test_no_stream_stops_while_others_go_on(
 ) -> None:
     findings, cases = checks.stalled(loaded)
     _check_alone(findings, launch, loaded)
-    checking(findings, cases, "some answers stop in the middle for a while")
+    checking(findings, cases, "some answers pause in the middle")
 
 
 def test_latencies_are_within_their_limits(
@@ -92,9 +94,9 @@ def test_latencies_are_within_their_limits(
     }
     findings, cases = checks.slow(loaded, traffic.limits)
     if not cases:
-        raise NotApplicable("nothing was answered, so nothing has a latency")
+        raise NotApplicable("no request was answered, so no latency was measured")
     if findings and (late := checks.client_was_late(loaded, traffic.limits)):
-        raise Inconclusive(f"{late}: what it saw is its own; run it on a machine that is less busy")
+        raise Inconclusive(f"{late}: the client was slow; run it on a less busy machine")
     _check_alone(findings, launch, loaded)
     checking(findings, cases, "under the planned load answers come too late")
 
@@ -102,14 +104,14 @@ def test_latencies_are_within_their_limits(
 def test_load_changes_no_answer(*, loaded: LoadResult, checking: Checking, invariant: bool) -> None:
     checking(
         *checks.changed(loaded, invariant=invariant),
-        "what is asked while others ask is answered otherwise than alone",
+        "under load an answer differs from the one alone",
     )
 
 
 def test_no_answer_under_load_holds_what_is_anothers(
     loaded: LoadResult, checking: Checking
 ) -> None:
-    checking(*checks.mixed_tickets(loaded), "under load somebody reads what is another's")
+    checking(*checks.mixed_tickets(loaded), "under load a client gets another's text")
 
 
 def test_server_comes_to_rest_after_load(
@@ -119,7 +121,7 @@ def test_server_comes_to_rest_after_load(
     if not cases:
         raise NotApplicable("the server hangs and never came to rest")
     _check_alone(findings, launch, loaded)
-    checking(findings, cases, "after its load the server is not what it was before")
+    checking(findings, cases, "after the load, the server is not in its former state")
 
 
 def test_planned_rate_is_below_capacity(
@@ -172,6 +174,6 @@ def test_soak_does_not_fill_memory(
 
 
 def _check_alone(wrong: object, launch: Launch, loaded: LoadResult) -> None:
-    """Raise `Inconclusive` where something is wrong that others' requests may have caused."""
+    """Raise `Inconclusive` for a fault that other clients' requests may have caused."""
     if wrong and not launch.owned and checks.other_clients(loaded):
-        raise Inconclusive("others have used this server meanwhile; judge it when it is idle")
+        raise Inconclusive("other clients used this server meanwhile; judge it when it is idle")

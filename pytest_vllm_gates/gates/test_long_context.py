@@ -1,7 +1,7 @@
-"""The planned context works to the last token, alone and in company, and leaves nothing behind.
+"""The planned context works to the last token, alone and in a batch, and leaves nothing behind.
 
-Catches what fits on paper only: a cache too small for the plan, a server that dies, hangs or cuts
-at a length, positions that are off where nobody looks, memory that is not given back.
+Catches a context that fits only on paper: a cache too small for the plan, a server that dies,
+hangs or cuts at a length, positions that are wrong far into a prompt, memory that is not released.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def test_planned_context_has_room(
     room = launch.startup.concurrency_at(planned)
     evidence.update(planned_tokens=planned, planned_at_once=at_once, room_for=room)
     assert ladder_result.context >= planned, (
-        f"{planned} tokens of context are planned and the server takes {ladder_result.context}: "
+        f"{planned} tokens of context are planned and the server accepts {ladder_result.context}: "
         "longer requests are refused"
     )
     assert room is None or room >= at_once, (
-        f"{at_once} requests of {planned} tokens are planned at once, and the KV cache has room "
-        f"for {room:.2f}: the others wait, or are begun anew\n"
+        f"{at_once} requests of {planned} tokens are planned at once, and the KV cache fits "
+        f"{room:.2f}: the others wait, or are preempted\n"
         "give it more memory (--gpu-memory-utilization, VLLM_CPU_KVCACHE_SPACE), shorten "
         "--max-model-len, or plan for fewer ([context] concurrency of the family)"
     )
@@ -56,7 +56,7 @@ def test_planned_context_has_room(
     }
     if preempted and not launch.owned and (count := checks.still_in_flight(ladder_result)):
         raise Inconclusive(f"{OTHERS}: {count} requests were in flight beside these")
-    assert not preempted, f"the KV cache was full and requests were begun anew: {preempted}"
+    assert not preempted, f"the KV cache was full and requests were preempted: {preempted}"
 
 
 def test_every_length_is_answered(
@@ -65,12 +65,12 @@ def test_every_length_is_answered(
     evidence["rungs"] = [rung.as_evidence() for rung in ladder_result.rungs]
     checking(
         *checks.unanswered(ladder_result),
-        "what the context has room for is not answered whole",
+        "a request that fits into the context gets no complete answer",
     )
 
 
 def test_nothing_hangs(ladder_result: LadderResult, checking: Checking) -> None:
-    checking(*checks.hangs(ladder_result), "people wait for ever, and no health check tells")
+    checking(*checks.hangs(ladder_result), "requests hang for ever, and no health check reports it")
 
 
 def test_prefix_and_company_change_nothing(
@@ -78,14 +78,14 @@ def test_prefix_and_company_change_nothing(
 ) -> None:
     checking(
         *checks.changed(ladder_result, tolerance, invariant=invariant),
-        "a long prompt is continued otherwise on a warm prefix or in company than alone",
+        "a long prompt's continuation differs on a warm prefix or in a batch",
     )
 
 
 def test_too_long_is_refused(ladder_result: LadderResult, checking: Checking) -> None:
     checking(
         *checks.unrefused(ladder_result),
-        "who sends too much does not learn it, or harms the server",
+        "a prompt that is too long gets no clear error, or harms the server",
     )
 
 
@@ -94,8 +94,8 @@ def test_server_comes_to_rest(
 ) -> None:
     findings, cases = checks.unwell(ladder_result, invariant=invariant)
     if findings and not launch.owned and (count := checks.still_in_flight(ladder_result)):
-        raise Inconclusive(f"{OTHERS}: {count} requests are in flight that may be theirs")
-    checking(findings, cases, "after long prompts the server is not what it was before")
+        raise Inconclusive(f"{OTHERS}: {count} requests in flight may be theirs")
+    checking(findings, cases, "after long prompts, the server is not in its former state")
 
 
 def test_memory_does_not_grow(ladder_result: LadderResult, evidence: Evidence) -> None:
@@ -106,9 +106,9 @@ def test_memory_does_not_grow(ladder_result: LadderResult, evidence: Evidence) -
     evidence["grown_bytes"] = grown
     allowed = checks.GROWTH_BYTES
     assert grown <= allowed, (
-        f"the server's memory grew by {grown / checks.MIB:.0f} MiB from one crowd of "
-        f"{ladder_result.rungs[-1].rung.at_once} full contexts to the next one like it, "
-        f"{allowed / checks.MIB:.0f} MiB allowed: it will be killed one day"
+        f"the server's memory grew by {grown / checks.MIB:.0f} MiB between two equal crowds of "
+        f"{ladder_result.rungs[-1].rung.at_once} full contexts, "
+        f"{allowed / checks.MIB:.0f} MiB allowed: it will run out of memory"
     )
 
 
@@ -132,9 +132,7 @@ def test_long_positions_are_scored_as_by_the_reference(
         distances[name] = round(distance.mean, 4)
         findings += [Finding(case, fault) for fault in distance.faults(tolerance)]
     evidence["mean_distance_nats"] = distances
-    checking(
-        findings, cases, "the end of a long prompt is computed otherwise than by the reference"
-    )
+    checking(findings, cases, "the scores at the end of a long prompt differ from the reference")
 
 
 def test_a_needle_is_found(
@@ -158,5 +156,7 @@ def test_a_needle_is_found(
         case = Case(f"{length} tokens, at {depth:.0%} of them")
         cases.append(case)
         if not (answer := haystack.ask(length, depth)).found:
-            findings.append(Finding(case, f"asked for {answer.number}, it says {answer.shown}"))
-    checking(findings, cases, "what stands in a long text is not found")
+            findings.append(
+                Finding(case, f"the number is {answer.number}, the answer is {answer.shown}")
+            )
+    checking(findings, cases, "a fact in a long text is not found")

@@ -1,7 +1,7 @@
-"""The server computes what the model is: its log-probabilities are those of fp32 transformers.
+"""The server computes the model: its log-probabilities are those of fp32 transformers.
 
 Catches the wrong kernel behind a fluent answer, which no health check, parser test or smoke prompt
-shows: positions that are off, a cache that returns another state, an error only batches see.
+shows: wrong positions, a cache that returns another state, an error only in batches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TRUSTED = "trusted-run"
 def prompts(
     subject: Subject, reference: Renderer, fitting: tuple[Conversation, ...]
 ) -> dict[str, tuple[tuple[int, ...], int]]:
-    """Prompts by name with how much to generate: short conversations, and one long run of them."""
+    """Prompts by name with how much to generate: short conversations, and one long series."""
     rendered = {
         conversation.name: reference.render(conversation.body(subject.family)).token_ids
         for conversation in fitting
@@ -72,7 +72,7 @@ def computed_reference(
     interpreter: Path | None,
     overlay: Path | None,
 ) -> ReferenceScores | None:
-    """The reference computed here and now; None where the weights are too large or not here."""
+    """The reference that is computed now; None if the weights are too large or not here."""
     if interpreter is None or not is_small(subject.checkpoint):
         return None
     return compute(subject.checkpoint, interpreter, overlay, prompts)
@@ -82,7 +82,7 @@ def computed_reference(
 def reference_scores(
     request: pytest.FixtureRequest, subject: Subject, golden: Goldens
 ) -> ReferenceScores:
-    """The recorded reference; without one, or when recording, one that is computed."""
+    """The recorded reference; without one, or when recording, a computed one."""
     recorded = golden.reference(GOLDEN, weights_sha256(subject.checkpoint))
     if recorded:
         return recorded
@@ -103,7 +103,7 @@ def reference_scores(
 def served_reference(
     server: Endpoint, subject: Subject, prompts: dict[str, tuple[tuple[int, ...], int]]
 ) -> ReferenceScores:
-    """The scores of this server, to record where transformers cannot run the model."""
+    """The scores of this server, to be recorded if transformers cannot run the model."""
     return ReferenceScores(
         weights=weights_sha256(subject.checkpoint) or "unknown",
         source="the server of a lane that was trusted when this was recorded",
@@ -181,7 +181,7 @@ def test_scores_are_those_of_the_trusted_run(
         return
     if text is None:
         golden.show(TRUSTED, trusted_golden.written(subject.family.title, rounds.whole()))
-        raise NotApplicable("scored for the lane that is compared with this one")
+        raise NotApplicable("its scores were written for the lane that is compared with this one")
     try:
         trusted = trusted_golden.parsed(text)
     except ValueError as error:
@@ -192,7 +192,7 @@ def test_scores_are_those_of_the_trusted_run(
     now, comparisons = checks_paired.until_different(trusted, rounds, scale)
     if len(checks_paired.paired(trusted, now)) < LEAST_TEXTS:
         raise NotApplicable(
-            "the tokenizer makes other tokens of the texts than in the trusted run; record a "
+            "the tokenizer produces other tokens for the texts than in the trusted run; record a "
             f"trusted run of this: {golden.command}"
         )
     if (
@@ -210,18 +210,18 @@ def test_scores_are_those_of_the_trusted_run(
 
 
 def incomparable(trusted: ForcedRun, now: ForcedRun) -> str | None:
-    """Return why two runs say nothing of each other, None where they do."""
+    """Return why two runs cannot be compared, None if they can."""
     if "unknown" not in (trusted.weights, now.weights) and trusted.weights != now.weights:
         return "the trusted run is of other weights"
     if flags := "; ".join(checks_paired.other_flags(trusted, now)):
-        return f"it is declared that something else is computed ({flags})"
+        return f"the flags declare another computation ({flags})"
     return None
 
 
 def roundings(
     trusted: ForcedRun, subject: Subject, interpreter: Path, overlay: Path | None
 ) -> dict[str, float]:
-    """Return by text how far the trusted run is from fp32, in nats."""
+    """Return by text the distance of the trusted run from fp32, in nats."""
     prompts = {text.name: (text.ids, 1) for text in trusted.texts}
     exact = compute(subject.checkpoint, interpreter, overlay, prompts).cases
     return {
@@ -236,17 +236,17 @@ def conclude(
     comparisons: Sequence[Comparison],
     names: tuple[str, str],
 ) -> None:
-    """End with what the comparisons come to, in words; `names` are the family's and the lane's."""
+    """End with the results of the comparisons in words; `names`: the family's and the lane's."""
     different = [each for each in comparisons if each.answer is Equivalence.DIFFERENT]
     said = [
         f"{each.phase}: {each.nats:.4f} nats apart over {each.tokens} tokens of {each.texts} "
-        f"texts, {each.harmless_nats:.4f} by company alone (odds of equal servers {each.odds:.0e})"
+        f"texts, {each.harmless_nats:.4f} by batching alone (odds of equal servers {each.odds:.0e})"
         for each in different
     ]
     assert not different, (
-        "the server computes something else than the trusted run\n"
+        "the server does not compute the same as the trusted run\n"
         + "\n".join(said)
-        + "\nit looks like this: "
+        + "\nlikely cause: "
         + resemblance(trusted, now, comparisons)
         + f"\ntrusted: vLLM {trusted.build} on {trusted.machine}; now: vLLM {now.build} on "
         f"{now.machine}"
@@ -259,12 +259,12 @@ def conclude(
             measured = checks_scale.between_machines(trusted, now)
             raise Inconclusive(
                 f"{apart}: one bundle, on {trusted.machine} and on {now.machine}\n"
-                f"if both machines are healthy, this is what they differ by: add to "
+                f"if both machines are healthy, this is their difference: add to "
                 f"lanes/{lane}.toml\n{checks_scale.as_toml(family, measured)}"
             )
         raise Inconclusive(
             f"{apart}: vLLM {trusted.build} on {trusted.machine} and {now.build} on {now.machine} "
-            "may have other kernels that are as right; compare on one machine with --against"
+            "may use other kernels that are equally correct; compare on one machine with --against"
         )
 
 
@@ -276,13 +276,13 @@ def continuation(server: Endpoint, case: Scores) -> Scores:
 def check_distances(
     distances: Mapping[str, Distance], allowed: Tolerance, evidence: Evidence
 ) -> None:
-    """Fail if a distance is beyond the tolerance; write them down first."""
+    """Fail if a distance is beyond the tolerance; record the distances first."""
     evidence["tolerance_nats"] = allowed.model_dump()
     evidence["distance_nats"] = {name: asdict(distance) for name, distance in distances.items()}
     faults = {name: distance.faults(allowed) for name, distance in distances.items()}
     bad = [f"{name}: {'; '.join(sentences)}" for name, sentences in faults.items() if sentences]
     assert not bad, (
-        f"{len(bad)} of {len(distances)} prompts are computed otherwise than by the reference:\n"
+        f"{len(bad)} of {len(distances)} prompts have scores that differ from the reference:\n"
         + "\n".join(bad)
-        + "\na kernel, a cast or a cache is wrong: the answers may still read well"
+        + "\na kernel, a cast or a cache is wrong: the answers may still look good"
     )

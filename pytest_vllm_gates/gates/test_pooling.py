@@ -1,8 +1,8 @@
 """A text has the same vector in every request, and it is the one that transformers computes.
 
-Catches a prefix cache that changes vectors, batches in another order, another pooler or no
-normalisation after an upgrade, vectors of each token for one of the text, and scores that do not
-follow from the vectors. Such a server is healthy and finds nothing any more.
+Catches a prefix cache that changes vectors, batches in another order, another pooler or missing
+normalisation after an upgrade, vectors of each token instead of one of the text, and scores that
+do not follow from the vectors. Such a server is healthy, and its search finds nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_vectors_have_their_length(
         *checks.answered(seen),
         *checks.shapes(pooled, family.pooling, width, limits),
     ]
-    checking(findings, [each.case for each in seen], "A vector is not of the form that is due")
+    checking(findings, [each.case for each in seen], "A vector does not have the required form")
 
 
 def test_texts_have_vectors_of_their_own(
@@ -76,7 +76,7 @@ def test_vectors_are_the_models(
     checking(
         [*checks.reference(pooled, trusted_vectors, limits)],
         [each.case for each in seen],
-        "The vectors are not this model's: an index made before does not go with them",
+        "The vectors are not this model's: they do not fit an existing index",
     )
 
 
@@ -85,7 +85,7 @@ def test_a_text_keeps_its_vector(pooled: PoolingWalk, limits: Limits, checking: 
     checking(
         [*checks.same_texts(pooled, types.AGAIN, limits)],
         [each.case for each in seen],
-        "A text that was asked before has another vector",
+        "A text that was sent before has another vector",
     )
 
 
@@ -107,7 +107,7 @@ def test_company_keeps_vectors_apart(
     checking(
         [*checks.same_texts(pooled, types.COMPANY, limits)],
         [each.case for each in seen],
-        "Among other requests a text has another vector",
+        "Among concurrent requests a text has another vector",
     )
 
 
@@ -149,7 +149,7 @@ def test_scores_follow_from_the_vectors(
     checking(
         [*checks.scores(pooled, limits)],
         [each.case for each in checks.offered(pooled)],
-        "Documents are put in another order than their vectors say",
+        "Documents are not in the order of their vectors' scores",
     )
 
 
@@ -158,7 +158,7 @@ def test_bad_requests_are_refused(pooled: PoolingWalk, checking: Checking) -> No
     checking(
         [*checks.refusals(pooled)],
         [each.case for each in seen],
-        "What cannot be embedded is not refused as such",
+        "An input that cannot be embedded is not refused correctly",
     )
 
 
@@ -176,7 +176,7 @@ def test_classes_have_their_form(
     checking(
         [*checks_classes.forms(classed, labels, limits)],
         [each.case for each in seen],
-        "A label or a score is not of the form that is due",
+        "A label or a score does not have the required form",
     )
 
 
@@ -184,7 +184,7 @@ def test_scores_tell_inputs_apart(classed: ClassesWalk, checking: Checking) -> N
     checking(
         [*checks_classes.differing(classed)],
         [each.case for each in classed.of(types.ALONE)],
-        "A document that answers is no better than one that does not",
+        "A relevant document does not score higher than an irrelevant one",
     )
 
 
@@ -205,7 +205,7 @@ def test_classes_are_the_models(
     checking(
         [*checks_classes.reference(classed, trusted_vectors, limits)],
         [each.case for each in classed.of(types.ALONE) if each.name in trusted],
-        "The scores are not this model's: thresholds set before do not go with them",
+        "The scores are not this model's: existing thresholds do not fit them",
     )
 
 
@@ -242,7 +242,7 @@ def test_documents_are_put_in_order(
     checking(
         [*checks_classes.ranked(classed, limits)],
         [each.case for each in seen],
-        "Documents are put in another order than their scores say",
+        "Documents are not in the order of their scores",
     )
 
 
@@ -250,5 +250,5 @@ def test_what_has_no_class_is_refused(classed: ClassesWalk, checking: Checking) 
     checking(
         [*checks_classes.refusals(classed)],
         [each.case for each in classed.of(types.REFUSED)],
-        "What cannot be classified is not refused as such",
+        "An input that cannot be classified is not refused correctly",
     )

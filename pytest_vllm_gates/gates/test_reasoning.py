@@ -1,7 +1,7 @@
-"""Thinking lands in the reasoning field, the answer in content, and nothing is lost in between.
+"""Thinking is in the reasoning field, the answer in content, and nothing is lost in between.
 
 Catches reasoning parsers that disagree with the template, thinking that leaks into the answer,
-answers that vanish into the thinking, and switches that switch nothing.
+answers that disappear in the thinking, and switches without effect.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_nothing_said_is_lost(
         for exchange in exchanges
         for fault in tokens.texts(exchange, family)
     ]
-    impact = "What the model wrote is missing, or stands in the wrong field"
+    impact = "A text of the model is missing, or in the wrong field"
     checking(findings, [exchange.case for exchange in exchanges], impact, parser_hint)
 
 
@@ -74,7 +74,7 @@ def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checki
             exchange, lambda variant: reasoning.with_thinking(variant, family, walked.plain_thought)
         )
     ]
-    impact = "Thinking was asked for and is not there: the answer is that of a weaker model"
+    impact = "Thinking was requested and is missing: the answer is that of a weaker model"
     checking(findings, [exchange.case for exchange in judged], impact)
 
 
@@ -87,7 +87,7 @@ def test_an_ended_answer_is_there(walked: WalkResult, checking: Checking) -> Non
             *agreement.faults_in_every_mode(exchange, finish.unknown_reason),
         )
     ]
-    checking(findings, walked.cases, "The server says that it is done, and the answer is empty")
+    checking(findings, walked.cases, "The server reports the end, and the answer is empty")
 
 
 def test_usage_counts_the_tokens(walked: WalkResult, checking: Checking) -> None:
@@ -96,7 +96,7 @@ def test_usage_counts_the_tokens(walked: WalkResult, checking: Checking) -> None
         for exchange in walked.answered
         for fault in finish.usage(exchange)
     ]
-    checking(findings, walked.cases, "The bill does not fit the answer")
+    checking(findings, walked.cases, "The billed tokens do not match the answer")
 
 
 def test_reasoning_comes_under_the_recorded_key(

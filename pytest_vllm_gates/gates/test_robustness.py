@@ -1,7 +1,7 @@
-"""Wrong requests are refused with words that help, rare ones answered, and none harms the next.
+"""Wrong requests are refused with helpful errors, rare ones answered, and none harms the next.
 
-Catches the one request that ends service for all: a body that kills the engine, a parameter that
-hangs it, a schema it answers with a stack trace, an error no client can read.
+Catches the one request that stops the service for all: a body that kills the engine, a parameter
+that hangs it, a schema it answers with a stack trace, an error no client can parse.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def treatment(
     def treat() -> RobustnessResult:
         completion_client = CompletionClient(server, ANSWER_LIMIT_S)
 
-        # A grammar begins after the thinking: without any it meets the first token.
+        # A grammar begins after the thinking: without thinking it applies to the first token.
         kwargs = family.thinking_kwargs("off")
         more = {"chat_template_kwargs": kwargs} if kwargs else {}
 
@@ -82,14 +82,14 @@ def treatment(
 def test_no_request_breaks_the_server(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
         *checks.unsurvived(treatment),
-        "a client's request is answered with the server's own failure, and may end service for all",
+        "a client's request causes a server error, and may stop the service for all",
     )
 
 
 def test_rare_requests_are_answered(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
         *checks.turned_away(treatment),
-        "a client asks for what is seldom asked and within every rule, and is not answered",
+        "a rare, valid request is not answered",
     )
 
 
@@ -99,23 +99,23 @@ def test_wrong_requests_are_refused(
     evidence["refusals"] = checks.refusals(treatment.reactions)
     checking(
         *checks.accepted(treatment),
-        "a client's mistake is answered as if it were none, and nobody learns of it",
+        "a client's mistake is answered as if the request were valid",
     )
 
 
 def test_refusals_name_what_is_wrong(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
         *checks.unexplained(treatment),
-        "a client is refused and cannot tell from the error what to change",
+        "an error does not name what the client has to change",
     )
 
 
 def test_others_are_answered_as_before(treatment: RobustnessResult, checking: Checking) -> None:
     assert not treatment.healthy.error, (
-        f"an ordinary question was not answered before anything went wrong: "
+        f"an ordinary question was not answered before the wrong requests: "
         f"{treatment.healthy.error}"
     )
     checking(
         *checks.unwell(treatment),
-        "after somebody's unusual requests an ordinary one is not answered as it was before",
+        "after unusual requests, an ordinary one gets another answer",
     )

@@ -1,8 +1,8 @@
-"""Every sampling parameter has the effect that it is documented to have, or is refused.
+"""Every sampling parameter has its documented effect, or is refused.
 
-Catches parameters that silently do nothing, defaults that nobody asked for, seeds that do not
-repeat, and limits that do not end an answer. It needs no baseline: tokens are compared with the
-server's own log-probabilities.
+Catches parameters that silently do nothing, unrequested defaults, seeds that do not repeat, and
+limits that do not end an answer. It needs no baseline: tokens are compared with the server's own
+log-probabilities.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ pytestmark = pytest.mark.sampling
 ANSWERS = 48
 TOKENS = 8
 STOPPING = 0.3
-"""The part of the probability that stop tokens have."""
+"""The share of the probability that stop tokens have."""
 LEAST = 4
 SHORT = 3
 THOUGHT_TOKENS = 96
 LEAST_THOUGHT = 8
 SLACK = 4
-"""Tokens of an opening tag, and of what ends the reasoning."""
+"""Tokens of an opening tag, and of the end of the reasoning."""
 
 
 def test_nothing_else_shapes_the_draws(
@@ -50,7 +50,7 @@ def test_nothing_else_shapes_the_draws(
 ) -> None:
     judged = [sampler.judge(probes.untouched())]
     conclude(
-        judged, sampler, evidence, checking, "tokens are not drawn with the probabilities told"
+        judged, sampler, evidence, checking, "tokens are not drawn with the reported probabilities"
     )
 
 
@@ -94,7 +94,7 @@ def test_a_seed_decides_the_draws(sampler: Sampler, evidence: Evidence, checking
         if result.fails:
             findings.append(Finding(case, f"seed: the answers are {result.likeliest}"))
         elif not result.passes:
-            undecided.append(f"{name}: {result.draws} tokens do not decide")
+            undecided.append(f"{name}: {result.draws} tokens are not enough to decide")
     if not findings and undecided:
         raise Inconclusive("; ".join(undecided))
     checking(findings, cases, "a seed does not decide what is drawn")
@@ -153,7 +153,7 @@ def test_a_limit_ends_the_answer(sampler: Sampler, evidence: Evidence, checking:
             findings.append(Finding(case, sentence))
     evidence["refused"] = refused
     evidence["tokens"] = client.tokens
-    checking(findings, cases, "an answer is not as long as was asked")
+    checking(findings, cases, "an answer does not have the requested length")
 
 
 def test_thinking_keeps_to_its_budget(
@@ -196,7 +196,7 @@ def test_thinking_keeps_to_its_budget(
     case = Case("thinking_token_budget", {"case": "thinking_token_budget"}, body)
     sentence = checks.budget_fault(lengths[longest], limited, budget, SLACK)
     findings = [Finding(case, sentence)] if sentence else []
-    checking(findings, [case], "reasoning goes on past its budget")
+    checking(findings, [case], "reasoning exceeds its budget")
 
 
 def test_an_answer_has_what_was_asked(
@@ -219,7 +219,7 @@ def test_an_answer_has_what_was_asked(
     ]
     impact = "A parameter that a client sets is taken and ignored"
     next_step = (
-        "Send the request past any gateway, then without speculation: which of them drops it?"
+        "Send the request without the gateway, then without speculation, to find which drops it."
     )
     checking(findings, cases, impact, next_step)
 
@@ -252,7 +252,7 @@ def test_a_prompts_parameters_are_kept_or_refused(
 def conclude(
     judged: Sequence[Judged], sampler: Sampler, evidence: Evidence, checking: Checking, sees: str
 ) -> None:
-    """End a test with its probes: write them down, then fail, pass or say what is undecided."""
+    """End a test with its probes: record them, then fail, pass or report what is undecided."""
     position = sampler.position
     evidence["alarm"], evidence["miss"] = sampler.odds.alarm, sampler.odds.miss
     evidence["law"] = {

@@ -1,7 +1,7 @@
-"""The server starts as its flags ask, as it did when that was recorded, with the planned memory.
+"""The server starts with the requested flags, as recorded, and with the planned memory.
 
-Catches what vLLM turns off or swaps by itself: prefix caching, an attention backend, a smaller
-cache. All of it is in the log, which nobody reads while the server answers.
+Catches features that vLLM turns off or replaces by itself: prefix caching, an attention backend, a
+smaller cache. All of it is only in the log, and the server answers all the same.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ pytestmark = pytest.mark.startup
 
 @pytest.fixture
 def choices(launch: Launch, serve: dict[str, Any], lane: Lane, version: str | None) -> Choices:
-    """What vLLM made of the flags, by its log; raises `NotApplicable` without a log."""
+    """The choices of vLLM for the flags, from its log; raises `NotApplicable` without a log."""
     if not launch.startup.facts:
-        raise NotApplicable("nothing tells how this server was started: its log is not here")
+        raise NotApplicable("the start of this server is not known: its log is not here")
     return fallbacks.of_log(launch.log, serve, lane.env, version)
 
 
@@ -44,7 +44,7 @@ def test_serves_what_was_asked_for(
 ) -> None:
     evidence["asked"], evidence["decided"] = dict(choices.asked), dict(choices.decisions)
     if not choices.asked:
-        raise NotApplicable("no flag asks for anything that vLLM turns off by itself")
+        raise NotApplicable("no flag requests a feature that vLLM may turn off by itself")
     cases = {
         topic: Case(asked, {"topic": topic, "case": asked})
         for topic, asked in choices.asked.items()
@@ -53,8 +53,8 @@ def test_serves_what_was_asked_for(
     checking(
         findings,
         [*cases.values()],
-        "vLLM does not serve what its flags ask for",
-        "drop the flag if the fallback is meant, or change what excludes it",
+        "vLLM does not serve what its flags request",
+        "drop the flag if the fallback is intended, or change the setting that excludes it",
     )
 
 
@@ -78,10 +78,10 @@ def test_starts_as_recorded(
         raise MissingGolden(f"no golden {name!r}; record it: {golden.command}")
     changes = list(startup_check.changes(startup_check.parsed(text), now))
     assert not changes, (
-        "the server starts otherwise than recorded:\n  "
+        "the server's start differs from the recorded one:\n  "
         + "\n  ".join(changes)
-        + f"\nIt answers all the same; how fast and how many is another question. "
-        f"If the change is meant, accept it: {golden.command}"
+        + f"\nThe server still answers, but its speed or capacity may differ. "
+        f"If the change is intended, accept it: {golden.command}"
     )
 
 
@@ -95,7 +95,7 @@ def test_memory_is_as_planned(
 ) -> None:
     startup = launch.startup
     if startup.kv_bytes is None or "kv_tokens" not in startup.figures:
-        raise NotApplicable("the server does not tell how much memory its KV cache has")
+        raise NotApplicable("the server does not report the memory of its KV cache")
     config = prompt_files.config(subject.checkpoint.source)
     try:
         planned = memory_plan_plan.plan(
@@ -110,7 +110,7 @@ def test_memory_is_as_planned(
         raise NotApplicable(f"no plan can be made: {'; '.join(planned.refused)}")
     differences = list(fit.differences(planned, startup))
     assert not differences, (
-        "the server's memory is not what was planned:\n  "
+        "the server's memory differs from the plan:\n  "
         + "\n  ".join(differences)
         + "\nCheck the flags and the model's config.json: vllm-gates plan --config "
         f"{subject.checkpoint.source}"

@@ -1,7 +1,7 @@
-"""A stop ends the answer where it first occurs, is not shown, and changes nothing where it is not.
+"""A stop ends the answer at its first occurrence, is not shown, and changes no answer without it.
 
 Catches stop buffers that desynchronise text and tokens, stop lists that swallow the reply, and
-limits that are not told.
+limits that are not reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def test_stop_string_is_not_in_the_answer(with_stop: list[Exchange], checking: C
         for fault in stops.stop_in_fields(exchange)
     ]
     checking(
-        findings, [exchange.case for exchange in judged], "A user reads what was to end the answer"
+        findings,
+        [exchange.case for exchange in judged],
+        "A user sees the stop string that should end the answer",
     )
 
 
@@ -89,7 +91,7 @@ def test_limit_is_kept_and_told(
 ) -> None:
     evidence["limits"] = [answer.max_tokens for answer in limited_answers]
     cases, findings = limit_findings(limited_answers)
-    checking(findings, cases, "A user cannot tell a whole answer from one that was cut")
+    checking(findings, cases, "A user cannot distinguish a whole answer from one that was cut")
 
 
 def test_both_names_of_the_limit_mean_the_same(
@@ -104,7 +106,7 @@ def test_both_names_of_the_limit_mean_the_same(
         Finding(case, sentence)
         for case, answer in zip(cases, answers_by_limit_name, strict=True)
         if answer.kind == "max_completion_tokens"
-        # Others were generated differently, or lost on the way, which the streaming gate reports.
+        # Others were generated differently, or lost in between, which the streaming gate reports.
         and first[answer.mode].answer.token_ids == answer.answer.token_ids
         for sentence in agreement.differences(first[answer.mode].answer, answer.answer, NAMES)
     ]
@@ -118,7 +120,7 @@ def test_a_cut_call_is_told(
         raise Inconclusive("no call came, or the server counts no tokens: there is nothing to cut")
     evidence["limits"] = [call.max_tokens for call in limited_calls]
     cases, findings = limit_findings(limited_calls)
-    checking(findings, cases, "An agent acts on half a call: it is told that the call is whole")
+    checking(findings, cases, "An agent acts on half a call: it is reported as whole")
 
 
 def test_what_is_cut_is_the_answers_beginning(
@@ -135,7 +137,9 @@ def test_what_is_cut_is_the_answers_beginning(
         for case, answer in zip(cases, cut, strict=True)
         for sentence in finish.beginning(answer.answer, answer.plain, family)
     ]
-    checking(findings, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
+    checking(
+        findings, cases, "Thinking that was cut is shown as the answer, or the answer is hidden"
+    )
 
 
 def limit_findings(limited_answers: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:

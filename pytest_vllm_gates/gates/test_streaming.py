@@ -1,7 +1,7 @@
-"""A streamed answer says what the whole answer says, field by field, as it is made.
+"""A streamed answer equals the whole answer, field by field, and arrives while it is generated.
 
 Catches parsers that lose or misplace text in one of the two modes, frames that a strict client
-refuses, servers and proxies that hold a stream back, and slots that a gone client keeps.
+refuses, servers and proxies that delay a stream, and slots that a disconnected client occupies.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_every_request_is_answered(
         if exchange.error
     ]
     cases = [exchange.case for exchange in matrix_walk.exchanges]
-    checking(findings, cases, "A request that this family can have is refused or fails")
+    checking(findings, cases, "A request that this family supports is refused or fails")
 
 
 def test_streamed_answer_equals_the_whole(
@@ -83,7 +83,7 @@ def test_deltas_of_several_tokens_lose_nothing(
     }
     if delta_tokens and max(delta_tokens) == 1:
         raise NotApplicable(
-            "this server ignores stream_interval: every delta held one token. Set stream_interval "
+            "this server ignores stream_interval: every delta has one token. Set stream_interval "
             "in the lane's [serve]"
         )
     pairs = [(exchange, exchange.whole, exchange.widened) for exchange in walked.answered]
@@ -122,12 +122,12 @@ def test_fields_are_of_their_types(
         )
     ]
     evidence["chunks"] = sum(len(events.chunks(one.stream)) for one in walked.answered)
-    checking(findings, walked.cases, "A client with types refuses the answer")
+    checking(findings, walked.cases, "A typed client refuses the answer")
 
 
 def test_ids_times_and_usage_are_plausible(walked: WalkResult, checking: Checking) -> None:
     found = envelope.findings(walked.answered)
-    checking(found, walked.cases, "Logs, bills and caches that go by them are wrong")
+    checking(found, walked.cases, "Logs, bills and caches that use these values are wrong")
 
 
 def test_official_client_reads_the_same_answer(walked: WalkResult, checking: Checking) -> None:
@@ -143,7 +143,9 @@ def test_official_client_reads_the_same_answer(walked: WalkResult, checking: Che
         )
     ]
     cases = [exchange.case for exchange in judged]
-    checking(findings, cases, "openai's own helper for streams makes another answer of the chunks")
+    checking(
+        findings, cases, "openai's own helper for streams assembles another answer from the chunks"
+    )
 
 
 def test_choices_are_kept_apart(
@@ -167,7 +169,7 @@ def test_choices_are_kept_apart(
             sentences += choices.mixed(answer.streamed, answer.texts)
         sentences += choices.swapped(answer.whole, answer.streamed)
         findings += [Finding(case, sentence) for sentence in sentences]
-    checking(findings, cases, "A client that asks for several answers gets them mixed up")
+    checking(findings, cases, "A client that requests several answers gets them mixed up")
 
 
 def test_log_probabilities_are_those_of_the_text(
@@ -201,7 +203,9 @@ def test_log_probabilities_are_those_of_the_text(
             for whole, streamed in zip(answer.whole, answer.streamed, strict=False)
             for sentence in choices.scored_otherwise(whole, streamed)
         ]
-    checking(findings, cases, "A client reads the probabilities of other words than it is shown")
+    checking(
+        findings, cases, "A client gets the probabilities of other words than those of the text"
+    )
 
 
 def test_usage_comes_only_where_it_is_asked(
@@ -211,27 +215,25 @@ def test_usage_comes_only_where_it_is_asked(
     case = Case("no stream_options", request=request)
     stream = http.recorded(server, request)
     findings = [Finding(case, fault) for fault in chunks.unrequested_usage(events.chunks(stream))]
-    checking(findings, [case], "A client that did not ask for usage gets a chunk without choices")
+    checking(findings, [case], "A client that did not request usage gets a chunk without choices")
 
 
 def test_chunks_arrive_as_they_are_made(
     paced_answer: PacedStreams, checking: Checking, evidence: Evidence
 ) -> None:
     case, findings = pace_findings(paced_answer, "a long answer", checking, evidence)
-    checking(findings, [case], "The answer does not appear word by word: it comes late, or stops")
+    checking(findings, [case], "The answer does not appear word by word: it is late, or stops")
 
 
 def test_arguments_arrive_as_they_are_made(
     paced_call: PacedStreams, checking: Checking, evidence: Evidence
 ) -> None:
     case, findings = pace_findings(paced_call, "a call with a long argument", checking, evidence)
-    checking(
-        findings, [case], "A call's arguments come in one late burst, and nothing shows till then"
-    )
+    checking(findings, [case], "A call's arguments come late, in one burst")
 
 
 def frame_faults(exchange: Exchange) -> Iterator[str]:
-    """Yield what is wrong with the bytes of a stream, then with the chunks they hold."""
+    """Yield the faults in the bytes of a stream, then in its chunks."""
     if exchange.stream.pieces:
         yield from events.faults(exchange.stream)
         yield from chunks.faults(events.chunks(exchange.stream))

@@ -1,7 +1,7 @@
 """An answer in a format is exactly that, in content, with the thinking kept apart.
 
-Catches JSON that lands in the reasoning, grammars that a reasoning parser switches off, and
-formats that silently switch thinking off.
+Catches JSON in the reasoning, grammars that a reasoning parser switches off, and formats that
+silently switch thinking off.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_unlikely_formats_are_kept(
             one.answer, one.format, formats.WORDS, formats.REGEX
         )
     ]
-    checking(findings, cases, "A program that reads the answer gets what it did not ask for")
+    checking(findings, cases, "A program that reads the answer gets another format")
 
 
 def test_chosen_texts_arrive_as_they_are(
@@ -80,7 +80,7 @@ def test_chosen_texts_arrive_as_they_are(
         raise Inconclusive("all answers were cut by the limit of tokens: raise --answer-tokens")
     findings = [Finding(one.case, sentence) for one in ended for sentence in changed(one)]
     cases = [one.case for one in ended]
-    checking(findings, cases, "Clients get another text than the model wrote")
+    checking(findings, cases, "A client gets another text than the model wrote")
 
 
 def test_no_formatted_answer_runs_into_blanks(
@@ -98,13 +98,13 @@ def test_no_formatted_answer_runs_into_blanks(
         Finding(case, sentence) for case, answer in answers for sentence in content.blanks(answer)
     ]
     cases = list({case.name: case for case, _ in answers}.values())
-    checking(findings, cases, "A program waits for the end of white space, and pays for it")
+    checking(findings, cases, "A program waits for endless white space, and pays for it")
 
 
 def complete_answers(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
-    """Return the answers of a format that came to their end.
+    """Return the answers of a format that reached their end.
 
-    Raises `Inconclusive` when the limit cut all of them.
+    Raises `Inconclusive` if the limit cut all of them.
     """
     exchanges = [exchange for exchange in walked.answered if exchange.cell.format == kind]
     cut = [exchange.cell.name for exchange in exchanges if exchange.cut]

@@ -1,8 +1,8 @@
-"""The server is as fast as it was, or as the other lane's is: with the odds of being wrong.
+"""The server is as fast as before, or as the other lane: with stated odds of error.
 
-Catches what every health check calls well: decode three times slower, a cache that is no longer
-hit, a fallback to another kernel. Held against figures recorded on this machine, or, with
---against, against another lane, boot by boot.
+Catches slowdowns that no health check shows: decode three times slower, a cache without hits, a
+fallback to another kernel. Compared with figures recorded on this machine or, with --against,
+with another lane, boot by boot.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def test_is_as_fast_as_recorded(
     sentence = decision.sentence(plan.odds)
     if decision.answer is Conclusion.INCONCLUSIVE:
         raise Inconclusive(
-            f"{sentence}\nmeasure again when the machine is quiet, or record more boots: "
+            f"{sentence}\nmeasure again on an idle machine, or record more boots: "
             f"{baselines.command}"
         )
     assert decision.answer is Conclusion.NO_REGRESSION, (
         f"{sentence}\nagainst {len(recorded)} boots recorded with "
         f"{recorded[-1].versions.get('vllm', recorded[-1].versions)} in {baselines.folder}\n"
-        f"If that is meant, record it: {baselines.command}"
+        f"If the change is intended, record it: {baselines.command}"
     )
 
 
@@ -125,7 +125,7 @@ def test_is_as_fast_as_the_other_lane(
     if decision.answer is Conclusion.INCONCLUSIVE:
         raise Inconclusive(sentence)
     assert decision.answer is Conclusion.NO_REGRESSION, sentence + (
-        f"\nwhat this lane's start has otherwise:{changes}" if changes else ""
+        f"\ndifferences of this lane's start:{changes}" if changes else ""
     )
 
 

@@ -1,7 +1,7 @@
-"""Tool calls arrive whole: declared names, valid arguments, ids, and the choice that was made.
+"""Tool calls arrive whole: declared names, valid arguments, ids, and the requested choice.
 
 Catches parsers that drop or cut calls, markup inside arguments, calls that no client can answer,
-and a finish reason that promises a call which never comes.
+and a finish reason that promises a missing call.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def test_calls_are_declared_and_valid(with_tools: list[Exchange], checking: Chec
         )
     ]
     cases = [exchange.case for exchange in with_tools]
-    checking(findings, cases, "A tool is called with what it cannot take")
+    checking(findings, cases, "A tool is called with invalid arguments")
 
 
 def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
@@ -84,7 +84,7 @@ def test_tool_choice_is_kept(walked: WalkResult, checking: Checking) -> None:
         for exchange in walked.answered
         for fault in agreement.faults_in_every_mode(exchange, tool_calls.chosen)
     ]
-    checking(findings, walked.cases, "The server does not do what tool_choice says")
+    checking(findings, walked.cases, "The server does not follow tool_choice")
 
 
 def test_strict_tools_keep_to_their_schema(
@@ -99,7 +99,7 @@ def test_strict_tools_keep_to_their_schema(
         for case, chosen in zip(cases, judged, strict=True)
         for sentence in tool_calls.out_of_schema(chosen.answer, chosen.request, chosen.raw)
     ]
-    checking(findings, cases, "A tool that is declared strict is called with what it cannot take")
+    checking(findings, cases, "A strict tool is called with invalid arguments")
 
 
 def test_named_tool_is_called(chosen_tools: list[ChosenTool], checking: Checking) -> None:
@@ -110,7 +110,7 @@ def test_named_tool_is_called(chosen_tools: list[ChosenTool], checking: Checking
         for case, chosen in zip(cases, judged, strict=True)
         for sentence in tool_calls.other_than_named(chosen.answer, chosen.request)
     ]
-    checking(findings, cases, "The model calls the tool it prefers, and not the one that is named")
+    checking(findings, cases, "The model calls the tool that it prefers, not the named one")
 
 
 def test_parallel_calls_can_be_switched_off(
@@ -126,7 +126,7 @@ def test_parallel_calls_can_be_switched_off(
         for mode, ask in (("whole", chat.ask), ("streamed", chat.stream))
         for sentence in tool_calls.one_at_a_time(ask(body), body)
     ]
-    impact = "An agent that carries out one call at a time is given several"
+    impact = "An agent that carries out one call at a time gets several"
     checking(findings, list(cases.values()), impact)
 
 
@@ -176,8 +176,8 @@ def test_sampled_calls_are_as_often_valid_as_recorded(
     assert chance >= tool_calls.LEAST_CHANCE, (
         f"{sampled_calls.valid} of {sampled_calls.of} sampled answers were valid calls, "
         f"{before[0]} of {before[1]} when it was recorded; "
-        f"by chance alone that happens {chance:.2%} of the time. "
-        f"First that was not: {sampled_calls.invalid[0]}"
+        f"the chance of that is {chance:.2%}. "
+        f"The first invalid one: {sampled_calls.invalid[0]}"
     )
 
 

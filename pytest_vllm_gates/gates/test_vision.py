@@ -1,7 +1,7 @@
-"""A model that sees answers what is in the picture: the right one, whole, of any file, in any turn.
+"""A vision model answers by the picture: the right one, whole, of any file type, in any turn.
 
-Catches pictures that are lost, swapped, cut or another request's, a cache that takes one picture
-for another, prompts with the wrong number of image tokens, and servers that a bad picture ends.
+Catches pictures that are lost, swapped, cut or another request's, a cache that confuses two
+pictures, prompts with the wrong number of image tokens, and servers that a bad picture ends.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def test_details_are_seen(
     evidence["answers"] = {each.name: each.whole.content for each in seen if each.whole}
     cases = [each.finding_case for each in seen]
     findings = [*checks.answers(seen), *checks.streams(seen), *checks.unstreamed(seen)]
-    checking(findings, cases, "A digit, a number of squares or the red one of two is not seen")
+    checking(
+        findings, cases, "A digit, a number of squares or the red one of two squares is not seen"
+    )
 
 
 def test_every_kind_of_file_is_seen(
@@ -61,28 +63,28 @@ def test_every_kind_of_file_is_seen(
     seen = sight.of(FILE)
     evidence["answers"] = {each.name: each.whole.content for each in seen if each.whole}
     cases = [each.finding_case for each in seen]
-    checking([*checks.answers(seen)], cases, "A picture is seen otherwise in another kind of file")
+    checking(
+        [*checks.answers(seen)], cases, "A picture is seen differently in another type of file"
+    )
 
 
 def test_several_pictures_keep_their_order(sight: SightWalk, checking: Checking) -> None:
     seen = sight.of(SEVERAL)
     cases = [each.finding_case for each in seen]
-    checking(
-        [*checks.answers(seen)], cases, "One of several pictures is lost, or in another's place"
-    )
+    checking([*checks.answers(seen)], cases, "One of several pictures is lost, or out of order")
 
 
 def test_a_call_holds_what_is_seen(sight: SightWalk, checking: Checking) -> None:
     seen = sight.of(CALL)
     cases = [each.finding_case for each in seen]
-    checking([*checks.answers(seen)], cases, "A call's argument is not what the picture shows")
+    checking([*checks.answers(seen)], cases, "A call's argument does not match the picture")
 
 
 def test_streamed_answers_see_the_same(sight: SightWalk, checking: Checking) -> None:
     seen = [each for each in sight.of(PICTURE, SEVERAL, CALL) if each.whole]
     findings = [*checks.streams(seen), *checks.unstreamed(seen)]
     cases = [each.finding_case for each in seen]
-    checking(findings, cases, "A client that streams is told something else about the picture")
+    checking(findings, cases, "A client that streams gets another answer about the picture")
 
 
 def test_prompts_have_the_tokens_of_their_images(
@@ -117,7 +119,7 @@ def test_prompts_have_the_tokens_of_their_images(
     findings += checks.identities(seen)
     evidence["rendered"] = sum(each.rendered is not None for each in seen)
     cases = [each.finding_case for each in seen]
-    checking(findings, cases, "A prompt has other image tokens than the processor makes")
+    checking(findings, cases, "A prompt has other image tokens than the processor produces")
 
 
 def test_pictures_are_scored_as_by_the_reference(
@@ -138,7 +140,7 @@ def test_pictures_are_scored_as_by_the_reference(
     checking(
         [*findings],
         [*map(checks_scored.finding_case, asked.values())],
-        "What is seen of a picture is computed otherwise than by the reference",
+        "The scores of a prompt with a picture differ from the reference",
     )
 
 
@@ -147,20 +149,22 @@ def test_the_cache_takes_no_picture_for_another(sight: SightWalk, checking: Chec
     before, after = sight.of(UNSEEN)
     findings = [*checks.answers(seen), *checks.unseen(before, after)]
     cases = [each.finding_case for each in (*seen, before, after)]
-    checking(findings, cases, "Another picture than the one that was sent is seen")
+    checking(findings, cases, "Another picture than the sent one is seen")
 
 
 def test_pictures_in_company_are_not_mixed_up(sight: SightWalk, checking: Checking) -> None:
     seen = sight.of(COMPANY)
     cases = [each.finding_case for each in seen]
-    checking([*checks.answers(seen)], cases, "Somebody sees another one's picture")
+    checking(
+        [*checks.answers(seen)], cases, "A client gets an answer about another client's picture"
+    )
 
 
 def test_bad_pictures_are_refused(sight: SightWalk, checking: Checking, evidence: Evidence) -> None:
     chosen = [each for each in sight.refused if each.group in {refused.FILE, refused.LIMIT}]
     evidence["answers"] = {each.name: [each.status, each.message] for each in chosen}
     cases = [each.finding_case for each in chosen]
-    sees = "A picture that cannot be served is no error of the client's, or harms the server"
+    sees = "A picture that cannot be served gets no client error, or harms the server"
     checking([*checks.refusals(chosen)], cases, sees)
 
 
@@ -168,7 +172,7 @@ def test_other_media_are_refused(sight: SightWalk, checking: Checking, evidence:
     chosen = [each for each in sight.refused if each.group == refused.MEDIA]
     evidence["answers"] = {each.name: [each.status, each.message] for each in chosen}
     cases = [each.finding_case for each in chosen]
-    sees = "A video or a sound that is not served is no error of the client's"
+    sees = "A video or a sound that is not served gets no client error"
     checking([*checks.refusals(chosen)], cases, sees)
 
 
@@ -190,7 +194,9 @@ def test_addresses_are_not_fetched_at_will(
         if sight.fetched
     ]
     cases = [each.finding_case for each in (*chosen, *private)]
-    checking(findings, cases, "A client makes the server read what only the server can reach")
+    checking(
+        findings, cases, "A client makes the server fetch an address that only the server can reach"
+    )
 
 
 def test_a_model_without_eyes_refuses_pictures(
@@ -203,5 +209,5 @@ def test_a_model_without_eyes_refuses_pictures(
     answer = refusal(server, "a picture", refused.MEDIA, refused.picture_for_text_models())
     evidence["answer"] = [answer.status, answer.message]
     case = Case("a picture", {"group": answer.group}, answer.request)
-    sees = "A picture for a model that reads text alone is no error of the client's"
+    sees = "A picture for a text-only model gets no client error"
     checking([*checks.refusals([answer])], [case], sees)

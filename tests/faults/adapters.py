@@ -149,7 +149,7 @@ def answers_for_an_unknown_adapter(exchange: Exchange) -> None:
         exchange.body["model"] = Server.base
 
 
-@FAULTS.told(MODELS, LISTED, "no name of the base model")
+@FAULTS.told(MODELS, LISTED, "not the base model")
 def lists_an_adapter_under_no_base(exchange: Exchange) -> None:
     """An adapter is listed as another's."""
     for event in exchange.events:

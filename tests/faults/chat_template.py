@@ -42,14 +42,16 @@ def loses_the_tools(exchange: Exchange) -> None:
         exchange.body.pop("tools", None)
 
 
-@FAULTS.add("anything", says="the server's prompt differs from the prompt of the checkpoint's template")
+@FAULTS.add(
+    "anything", says="the server's prompt differs from the prompt of the checkpoint's template"
+)
 def serves_another_tokenizer(exchange: Exchange) -> None:
     """One token of a prompt has another id."""
     if exchange.path == TOKENIZE and "messages" in exchange.body:
         exchange.events[0]["tokens"][-2] += 1
 
 
-@FAULTS.add("request", says="asked through the chat API: the server's prompt is not the one")
+@FAULTS.add("request", says="through the chat API: the server's prompt is not the one")
 def loses_the_tools_of_chats(exchange: Exchange) -> None:
     """`/tokenize` tells the right prompt, and chats get another."""
     if exchange.path == RENDER:
@@ -64,7 +66,7 @@ def replaces_what_looks_like_a_template(exchange: Exchange) -> None:
             message["content"] = message["content"].replace("[INST]", "")
 
 
-@FAULTS.add("anything", says="detokenised, the prompt's ids give")
+@FAULTS.add("anything", says="the prompt's ids detokenise to")
 def loses_a_space_when_it_detokenises(exchange: Exchange) -> None:
     """A tokenizer that cleans up what it decodes."""
     if exchange.path == "/detokenize":
@@ -85,7 +87,7 @@ def stops_where_the_thinking_ends(exchange: Exchange) -> None:
         exchange.body["stop_token_ids"] = [THINKING_ENDS]
 
 
-@FAULTS.add("asked", says="asked through a chat: the server's prompt is not the one")
+@FAULTS.add("asked", says="through a chat: the server's prompt is not the one")
 def takes_the_first_part_for_all(exchange: Exchange) -> None:
     """A gateway that looks at chats alone hands on one part of content that has several."""
     for message in exchange.body["messages"]:
@@ -93,7 +95,7 @@ def takes_the_first_part_for_all(exchange: Exchange) -> None:
             message["content"] = message["content"][:1]
 
 
-@FAULTS.add("request", says="asked through the chat API: the server's prompt is not the one")
+@FAULTS.add("request", says="through the chat API: the server's prompt is not the one")
 def forgets_the_old_name_of_reasoning(exchange: Exchange) -> None:
     """A release reads `reasoning` alone, and agents lose what they thought (vllm#33402)."""
     for message in exchange.body.get("messages", ()) if exchange.path in CHATS else ():

@@ -138,7 +138,7 @@ def keeps_what_company_spoiled(exchange: Exchange) -> None:
         say(exchange, "Nobody knows.")
 
 
-@FAULTS.add("whole", says="is answered otherwise than alone")
+@FAULTS.add("whole", says="concurrent requests an answer differs from the one alone")
 @among_many
 def ends_early_in_company(exchange: Exchange, _: Exchange) -> None:
     """A limit of tokens is taken from another request of the batch."""

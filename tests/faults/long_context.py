@@ -180,7 +180,7 @@ def preempts(exchange: Exchange) -> None:
 @FAULTS.add(
     "anything",
     check=SCORED,
-    says="computed otherwise than by the reference",
+    says="of a long prompt differ from the reference",
 )
 def is_off_at_long_positions(exchange: Exchange) -> None:
     """A rotary embedding is scaled beyond a length (a config's rope_parameters are not read)."""

@@ -179,7 +179,7 @@ def a_marker_that_is_no_token(folder: Path) -> None:
     )
 
 
-@edit(says="special tokens that fall apart")
+@edit(says="special tokens that are not one token")
 def a_split_special_token(folder: Path) -> None:
     """The end of a turn is ordinary text."""
     amend(

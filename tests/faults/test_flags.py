@@ -57,7 +57,7 @@ def test_template_without_a_thinking_switch(tmp_path: Path, weights: Path) -> No
     gates_run = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
     assert "reasoning" in failed(gates_run)
     words = gates_run.reasons("reasoning")
-    assert "What the model wrote is missing, or stands in the wrong field" in words
+    assert "A text of the model is missing, or in the wrong field" in words
     assert "reasoning is '', and the tokens say 'They ask for the capital of France" in words
 
 
@@ -71,4 +71,4 @@ def test_stop_token_inside_the_thinking(tmp_path: Path, weights: Path) -> None:
     gates_run = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
     assert "reasoning" in failed(gates_run)
     words = gates_run.reasons("reasoning")
-    assert "The server says that it is done, and the answer is empty" in words
+    assert "The server reports the end, and the answer is empty" in words

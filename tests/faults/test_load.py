@@ -50,7 +50,7 @@ LOAD_FAULTS = [
     LoadFault("drops", "every_request_is_answered_whole", "tokens are counted and the ids of"),
     LoadFault("crosses", "no_answer_under_load_holds_what_is_anothers", "does not hold its own"),
     LoadFault(
-        "halves", "planned_streams_run_at_once", "8 streams at once are planned, and at most 4"
+        "halves", "planned_streams_run_at_once", "8 concurrent streams are planned, and at most 4"
     ),
     LoadFault(
         "stops",

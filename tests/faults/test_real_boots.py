@@ -30,7 +30,7 @@ def test_a_flag_vllm_does_not_know_is_named_before_a_boot(tmp_path: Path) -> Non
     own_lane.write(tmp_path, "mistyped", serve={"swap_spaces": 4})
     words = only_the_boot_failed(gates.run(tmp_path, "--lane", "mistyped"))
     assert "qwen3.5 cannot boot on lane mistyped: vLLM 0.32.0 has no flag swap_spaces" in words
-    assert "vLLM would end with 'unrecognized arguments'" in words
+    assert "vLLM would exit with 'unrecognized arguments'" in words
 
 
 def test_truncated_weights_are_reported_before_a_boot(tmp_path: Path) -> None:

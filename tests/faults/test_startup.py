@@ -52,7 +52,7 @@ def test_changed_start_and_small_cache_fail(tmp_path: Path) -> None:
     assert "enable_prefix_caching: True, now False" in words
     assert "tokens of KV cache: planned" in words
     words = ran.reasons("long_context")
-    assert "4 requests of 4096 tokens are planned at once, and the KV cache has room for" in words
+    assert "4 requests of 4096 tokens are planned at once, and the KV cache fits" in words
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def test_silent_change_is_found_and_named(
     assert outcomes.pop(TEST) == "FAIL", run.output
     assert ("FAIL" in outcomes.values()) is fault.seen_by_tolerances, outcomes
     reason = judged(run)[TEST]["reason"]
-    assert "the server computes something else than the trusted run" in reason
+    assert "the server does not compute the same as the trusted run" in reason
     assert fault.looks in reason
 
 

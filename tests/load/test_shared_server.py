@@ -1,4 +1,4 @@
-"""What others do on a server that this run did not start is never called its fault."""
+"""Effects of other clients on a server that this run did not start are never its fault."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def more_than_asked(load_result: LoadResult) -> LoadResult:
 
 @pytest.mark.parametrize("check", FAILING)
 def test_a_server_that_others_use_is_not_judged(judge: Judge, check: str) -> None:
-    with pytest.raises(Inconclusive, match="others have used this server meanwhile"):
+    with pytest.raises(Inconclusive, match="other clients used this server meanwhile"):
         judge(check, more_than_asked(FAILING[check]), owned=False)
 
 

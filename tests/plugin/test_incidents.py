@@ -344,4 +344,4 @@ def test_kept_incident_of_a_removed_test_fails(project: Project) -> None:
     (verdict_gates.GATES / "test_streaming.py").unlink()
     assert project.gates().ret == 1
     (reason,) = [reason for reason in project.verdict()["reasons"] if "FAIL" in reason]
-    assert f"there is no test {LOST} of a gate 'streaming' any more" in reason
+    assert f"test {LOST} of gate 'streaming' no longer exists" in reason

@@ -105,7 +105,7 @@ def test_ramp_runs_only_with_its_option(project: Project, url: str) -> None:
     tests = run(project, url)
     ramp = tests["test_planned_rate_is_below_capacity"]
     assert (ramp["outcome"], ramp["reason"]) == (
-        "N/A", "there was no ramp: ask for it with --ramp, unless the load before it broke",
+        "N/A", "no ramp was run: request it with --ramp, unless the load before it failed",
     )  # fmt: skip
     arrivals = tests["test_requests_go_out_as_asked"]["evidence"]["arrivals"]
     assert arrivals["streams"] is arrivals["crowd"] is None

@@ -120,7 +120,7 @@ def test_server_death_fails_one_test_and_blocks_the_others(
         (
             "any-key",
             "boot::test_refuses_a_wrong_key[]",
-            "a wrong key was answered 200, not 401: who reaches the port may use it",
+            "a wrong key was answered 200, not 401: any client at the port may use it",
         ),
     ],
 )
