@@ -1,7 +1,7 @@
 """Preflight: named checks of facts that are known before a boot, with the boot's own messages.
 
-A check is a function of the `Situation`. It is ok or fails, with the cause and the next step, where
-the facts decide, and unknown where they do not. It never guesses.
+A check is a function of the `Situation`. If the facts decide, it is ok or fails, with the cause and
+the next step; otherwise it is unknown. It never guesses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.preflight.types import CheckResult
 
-# In the order in which a boot would come upon them.
+# In the order in which a boot would run into them.
 CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
     "flags": flags.flags,
     "versions": versions.versions,
@@ -61,7 +61,7 @@ CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
     "shared_memory": host.shared_memory,
     "open_files": host.open_files,
 }
-# What a renderer alone, which has neither weights nor an accelerator, does not come upon.
+# Checks that do not apply to a renderer, which has neither weights nor an accelerator.
 FOR_WEIGHTS = frozenset(
     {
         "gpu", "driver", "compute_capability", "compiled_kernels", "dtype", "lane_expects",
@@ -74,9 +74,9 @@ FOR_WEIGHTS = frozenset(
 
 
 def run(situation: Situation, names: Iterable[str] = CHECKS) -> tuple[Check, ...]:
-    """Return what each check says, in the given order.
+    """Return the result of each check, in the given order.
 
-    Raises `UserError` where the lane waives a check that there is not.
+    Raises `UserError` if the lane waives an unknown check.
     """
     reasons = {
         choose("check to waive", name, CHECKS): reason for name, reason in situation.waived.items()
@@ -85,7 +85,7 @@ def run(situation: Situation, names: Iterable[str] = CHECKS) -> tuple[Check, ...
 
 
 def _apply_waiver(check: Check, reasons: Mapping[str, str]) -> Check:
-    """Return the check, as not applicable where it fails and the lane accepts that."""
+    """Return the check; if it fails and the lane waives it, it is not applicable."""
     if check.state is not CheckState.FAILS or check.name not in reasons:
         return check
     message = f"waived by the lane ({reasons[check.name]}): {check.what}"
@@ -94,12 +94,12 @@ def _apply_waiver(check: Check, reasons: Mapping[str, str]) -> Check:
 
 def _run_check(name: str, situation: Situation) -> Check:
     if situation.renderer and name in FOR_WEIGHTS:
-        return Check(name, CheckState.NOT_APPLICABLE, "a renderer alone needs no accelerator")
+        return Check(name, CheckState.NOT_APPLICABLE, "a renderer needs no accelerator")
     try:
         check_result = CHECKS[name](situation)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
-        # A config may hold anything; what this check made of it is no reason to hold a boot up.
-        message = f"not to be told from what is given: {type(error).__name__}: {error}"
+        # A config may contain anything; an error in this check must not stop a boot.
+        message = f"the check could not read its input: {type(error).__name__}: {error}"
         return Check(name, CheckState.UNKNOWN, message)
     return Check(name, check_result.state, check_result.what, check_result.cause, check_result.fix)
 
@@ -110,10 +110,10 @@ def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 
 def only_memory_fails(checks: Iterable[Check]) -> bool:
-    """Return whether all that fails is for want of free memory, which may yet come back."""
+    """Return whether only the check of free memory fails: the memory may become free."""
     return [check.name for check in failed(checks)] == ["free_memory"]
 
 
 def explain(checks: Iterable[Check]) -> str:
-    """Return the failed checks as a person reads them, one after the other."""
+    """Return the failed checks in readable form, one after the other."""
     return "\n\n".join(check.explain() for check in failed(checks))

@@ -1,4 +1,4 @@
-"""Checks each compiled library's code against the GPU and against what its driver can compile."""
+"""Checks that the GPU can run each compiled library's code, or its driver can compile it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.types import Code, Library
     from pytest_vllm_gates.preflight.types import Situation
 
-# vLLM's own operators: where all of them run by PTX, no server does without it.
+# vLLM's own operators: if all of them run by PTX, every server needs it.
 OPERATORS = ("vllm/_C", "vllm/_moe_C")
 FLASH_ATTENTION = "_vllm_fa2_C"
 FIRST_BY_PTX = 90
@@ -21,9 +21,9 @@ FIRST_BY_PTX = 90
 FA2_ARCHS): from compute capability 9.0 on it runs by PTX."""
 SAYS = "the provided PTX was compiled with an unsupported toolchain"
 CHOOSES_IT = (8, 12)
-"""Major versions on which vLLM's attention is FlashAttention 2 unless told otherwise; Hopper has
-FlashAttention 3, 10.x FlashInfer and latent attention kernels of its own (vLLM 0.32,
-`platforms/cuda.py`, `_get_backend_priorities`). Vision towers take it on all (vllm#25143: GLM-4.5V
+"""Major versions on which vLLM's attention is FlashAttention 2 by default; Hopper has
+FlashAttention 3, 10.x has FlashInfer and its own latent attention kernels (vLLM 0.32,
+`platforms/cuda.py`, `_get_backend_priorities`). Vision towers use it on all (vllm#25143: GLM-4.5V
 on an H100)."""
 CHOSEN = "FLASH_ATTN"
 TOWERS = ("vision_config", "audio_config")
@@ -31,7 +31,7 @@ Cuda = tuple[int, int]
 
 
 def compiled_kernels(situation: Situation) -> CheckResult:
-    """Where a GPU runs a library by its PTX, its driver must be able to compile that PTX."""
+    """If a GPU runs a library by its PTX, its driver must be able to compile that PTX."""
     if check_result := needs_no_gpu(situation):
         return check_result
     machine = situation.machine
@@ -54,17 +54,17 @@ def compiled_kernels(situation: Situation) -> CheckResult:
                 others.append(f"{library.name} ({newer}, PTX {_words(newer.version)})")
                 continue
             return _fails(
-                f"{library.name} runs on compute capability {_capability(number)} by {newer} "
-                f"alone, PTX {_words(newer.version)} of CUDA {_words(_needs(newer))}",
+                f"{library.name} runs on compute capability {_capability(number)} only by {newer}, "
+                f"PTX {_words(newer.version)} of CUDA {_words(_needs(newer))}",
                 driver_cuda,
                 _needs(newer),
             )
     checked = f"{len(libraries)} libraries have code that the GPU or its driver can use"
-    return ok(checked + (f"; where they are used, not: {', '.join(others)}" if others else ""))
+    return ok(checked + (f"; these fail if they are used: {', '.join(others)}" if others else ""))
 
 
 def _is_used(situation: Situation, library: Library, number: int) -> bool:
-    """Return whether a server on this GPU comes to use what the library has by PTX alone."""
+    """Return whether a server on this GPU uses code that the library has only as PTX."""
     if FLASH_ATTENTION in library.name:
         return _takes_flash_attention(situation, number)
     return library.name.startswith(OPERATORS) and not any(
@@ -86,17 +86,17 @@ def _takes_flash_attention(situation: Situation, number: int) -> bool:
 
 
 def _by_versions(situation: Situation, driver_cuda: Cuda, numbers: list[int]) -> CheckResult:
-    """Judge a bundle that is not installed, or cannot be looked into, by its versions."""
+    """Judge a bundle that is not installed, or cannot be inspected, by its versions."""
     made_with = _version(situation.bundle.torch_cuda)
     if made_with is None or situation.bundle.locations or not situation.bundle.vllm:
-        return unknown("the compiled libraries of this lane cannot be looked into")
+        return unknown("the compiled libraries of this lane cannot be inspected")
     by_ptx = [
         number
         for number in numbers
         if number >= FIRST_BY_PTX and _takes_flash_attention(situation, number)
     ]
     if not by_ptx or driver_cuda >= made_with:
-        return ok(f"by the lock's versions: CUDA {_words(made_with)}, not installed yet")
+        return ok(f"judged by the lock's versions: CUDA {_words(made_with)}, not installed yet")
     return _fails(
         f"vLLM's wheels run {FLASH_ATTENTION} on compute capability {_capability(by_ptx[0])} by "
         f"PTX for 8.0, and the lock's CUDA is {_words(made_with)} (not installed yet)",
@@ -109,17 +109,17 @@ def _fails(what: str, driver_cuda: Cuda, needed: Cuda) -> CheckResult:
     own = _tables()["own"].get(_words(needed))
     newer_driver = f"a driver of {own} or newer" if own else f"a driver of CUDA {_words(needed)}"
     return fails(
-        f"{what}, and the driver compiles PTX up to CUDA {_words(driver_cuda)}",
-        cause="the library was made by a newer CUDA than the driver's: it loads, and its first "
-        f"kernel says `{SAYS}`",
+        f"{what}, but the driver compiles PTX only up to CUDA {_words(driver_cuda)}",
+        cause="the library was built with a newer CUDA than the driver's: it loads, but its first "
+        f"kernel fails with `{SAYS}`",
         fix=f"install {newer_driver}; or, on data-centre and RTX PRO GPUs, cuda-compat-"
-        f"{needed[0]}-{needed[1]} with its folder on LD_LIBRARY_PATH; or a lane whose vLLM was "
-        f"made with CUDA {_words(driver_cuda)}",
+        f"{needed[0]}-{needed[1]} with its folder on LD_LIBRARY_PATH; or use a lane whose vLLM was "
+        f"built with CUDA {_words(driver_cuda)}",
     )
 
 
 def _only_newer_ptx(library: Library, number: int, driver_cuda: Cuda) -> Code | None:
-    """Return PTX that a container needs and the driver cannot compile; None where all is well."""
+    """Return PTX that a container needs but the driver cannot compile; None if there is none."""
     for container in library.containers:
         if any(not code.ptx and runs_natively(code, number) for code in container):
             continue
@@ -130,14 +130,14 @@ def _only_newer_ptx(library: Library, number: int, driver_cuda: Cuda) -> Code | 
 
 
 def runs_natively(code: Code, number: int) -> bool:
-    """Return whether machine code runs on a GPU: `sm_120a` does not on 12.1, `sm_120` does."""
+    """Return whether machine code runs on a GPU: on 12.1 `sm_120` does, `sm_120a` does not."""
     if code.suffix == "a":
         return code.arch == number
     return code.arch // 10 == number // 10 and code.arch <= number
 
 
 def compiles_for(code: Code, number: int) -> bool:
-    """Return whether a driver may compile PTX for a GPU, its own version aside."""
+    """Return whether PTX can be compiled for a GPU, by a driver of any version."""
     if code.suffix == "a":
         return code.arch == number
     if code.suffix == "f":
@@ -146,7 +146,7 @@ def compiles_for(code: Code, number: int) -> bool:
 
 
 def _helped(situation: Situation) -> Cuda:
-    """Return the CUDA of a forward-compatibility package on the library path, or nothing."""
+    """Return the CUDA of a forward-compatibility package on the library path, or (0, 0)."""
     path = situation.environment.get("LD_LIBRARY_PATH", "").split(":")
     folders = situation.machine.compatibility if situation.machine else ()
     versions = [
@@ -158,7 +158,7 @@ def _helped(situation: Situation) -> Cuda:
 
 
 def _needs(code: Code) -> Cuda:
-    """Return the CUDA whose driver compiles this PTX; nothing where the table lacks it."""
+    """Return the CUDA whose driver compiles this PTX; (0, 0) if the table lacks it."""
     return _version(_tables()["ptx"].get(_words(code.version))) or (0, 0)
 
 

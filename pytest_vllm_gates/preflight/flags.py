@@ -22,31 +22,31 @@ COUNTS = (
 UTILIZATION = "gpu_memory_utilization"
 LENGTH = "max_model_len"
 FIT = -1
-"""`max_model_len` that vLLM fits to the memory there is."""
+"""The `max_model_len` that vLLM fits to the available memory."""
 # vLLM reads 32k as 32 000 and 32K as 32 768.
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 READABLE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
 
 MISSPELLED = 0.8
-"""Likeness of a misspelled flag: among two hundred, one that is less alike is another one."""
+"""Likeness of a misspelled flag: among two hundred flags, a less similar name is another flag."""
 
 
 def flags(situation: Situation) -> CheckResult:
-    """Flags are known to this vLLM; counts are positive whole numbers, a share is in (0, 1]."""
+    """The lane's vLLM must know the flags; counts are positive integers, a share is in (0, 1]."""
     if unknown := _unknown(situation):
         return unknown
     wrong = [
-        f"{name} = {situation.flag(name)!r} is no positive whole number"
+        f"{name} = {situation.flag(name)!r} is not a positive integer"
         for name in COUNTS
         if situation.flag(name) is not None and _count(situation.flag(name)) is None
     ]
     if _share(situation.flag(UTILIZATION, 0.5)) is None:
         wrong.append(
-            f"{UTILIZATION} = {situation.flag(UTILIZATION)!r} is not above 0 and at most 1"
+            f"{UTILIZATION} = {situation.flag(UTILIZATION)!r} is not a share above 0, up to 1"
         )
     if length(situation) is None and situation.flag(LENGTH) is not None:
         wrong.append(
-            f"{LENGTH} = {situation.flag(LENGTH)!r} is no number of tokens (32768, 32k, or auto)"
+            f"{LENGTH} = {situation.flag(LENGTH)!r} is not a number of tokens (32768, 32k, or auto)"
         )
     tokens, requests = count(situation, "max_num_batched_tokens"), count(situation, "max_num_seqs")
     if tokens is not None and requests is not None and tokens < requests:
@@ -57,16 +57,16 @@ def flags(situation: Situation) -> CheckResult:
     if wrong:
         return fails(
             "; ".join(wrong),
-            cause="a slip in [serve] of the lane or the family; vLLM would refuse to start",
-            fix="mend the value where it is set",
+            cause="a typing error in [serve] of the lane or the family; vLLM would refuse to start",
+            fix="correct the value where it is set",
         )
-    return ok("every value that is looked at is possible")
+    return ok("every checked value is possible")
 
 
 def _unknown(situation: Situation) -> CheckResult | None:
-    """Return the failure for flags that this vLLM does not take; None where there is none.
+    """Return the failure for flags that this vLLM does not know; None if it knows all.
 
-    A package that hooks itself into vLLM may bring flags of its own: then nothing is said.
+    A plugin of vLLM may add flags: then nothing is judged.
     """
     if situation.bundle.plugins:
         return None
@@ -83,7 +83,7 @@ def _unknown(situation: Situation) -> CheckResult | None:
     }
     return fails(
         f"vLLM {version or 'of this lane'} has no flag {', '.join(words)}",
-        cause="the flags are those of another release, or one is misspelled; vLLM would end with "
+        cause="the flags are for another release, or one is misspelled; vLLM would exit with "
         "'unrecognized arguments'",
         fix="; ".join(
             _fix(name, releases.name_in(name, version) if version else None, guesses.get(name))
@@ -94,22 +94,22 @@ def _unknown(situation: Situation) -> CheckResult | None:
 
 def _fix(name: str, other: str | None, guess: str | None) -> str:
     if other:
-        return f"write {other} in place of {name} in [serve]"
+        return f"replace {name} by {other} in [serve]"
     if guess:
-        return f"did you mean {guess!r} in place of {name!r}?"
-    return f"leave {name} out of [serve] of the lane or the family"
+        return f"did you mean {guess!r} instead of {name!r}?"
+    return f"remove {name} from [serve] of the lane or the family"
 
 
 def count(situation: Situation, name: str, default: int | None = None) -> int | None:
-    """Return a flag that counts something; the default where it is not set or makes no sense."""
+    """Return a flag that counts something; the default if it is not set or not valid."""
     value = _count(situation.flag(name))
     return default if value is None else value
 
 
 def share(situation: Situation) -> float | None:
-    """Return the share of memory that vLLM takes: as set, else its own; None where unknown.
+    """Return the share of memory that vLLM uses: as set, else its default; None if unknown.
 
-    What is not installed yet has the one of the version that the lane's lock pins.
+    If vLLM is not installed yet, the default is that of the version in the lane's lock.
     """
     bundle = situation.bundle
     if (asked := _share(situation.flag(UTILIZATION))) or bundle.utilization:
@@ -120,7 +120,7 @@ def share(situation: Situation) -> float | None:
 
 
 def length(situation: Situation) -> int | None:
-    """Return the length asked for in tokens, `FIT`, or None where none is set or it is none."""
+    """Return the requested length in tokens, `FIT`, or None if none is set or it is not valid."""
     value = situation.flag(LENGTH)
     if value in (FIT, "auto", "-1"):
         return FIT

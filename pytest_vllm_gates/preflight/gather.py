@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.machine.types import Machine
 
-# Command prefixes that serve on this machine, in a container of their own.
+# Commands that serve on this machine, in a container.
 CONTAINERS = {"docker", "podman", "nerdctl", "apptainer", "singularity"}
-# Variables that say where checkpoints come from, and with whose leave.
+# Variables that define the source of checkpoints, and the access to it.
 OWN_WAYS = ("HF_ENDPOINT", "HF_HOME", "HF_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HUGGING",
             "VLLM_USE_MODELSCOPE", "HTTP", "http")  # fmt: skip
 HOST_IP = "VLLM_HOST_IP"
-# Variables of vLLM's that name a library.
+# Variables of vLLM that name a library.
 FILES = ("VLLM_NCCL_SO_PATH",)
 # `--env=NAME=VALUE`, `--env=NAME`, `NAME=VALUE` after `-e`.
 ASSIGNED = re.compile(r"(?:--env=|-e)?([A-Z][A-Z0-9_]*)(?:=(.*))?")
@@ -61,9 +61,8 @@ def gather(
 ) -> Situation:
     """Return everything known before a boot of this checkpoint on this lane.
 
-    A checkpoint of no family is served with the lane's flags alone. `elsewhere` is for a machine
-    that is not this one: its own variables count, and what is looked up here (addresses, files,
-    limits) does not.
+    A checkpoint without a family is served with the lane's flags only. `elsewhere` is for another
+    machine: its own variables count, and this machine's addresses, files and limits do not.
     """
     is_ours = lane.form in ("lock", "python")
     if family:
@@ -110,14 +109,14 @@ def gather(
 
 
 def _known_flags(environment: Environment) -> frozenset[str]:
-    """Return the flags of an environment's vLLM: by its source, else by the table of releases."""
+    """Return the flags of an environment's vLLM from its source, else from the release table."""
     if found := server_flags.installed(environment.folders):
         return found
     return releases.flags(environment.vllm) if environment.vllm else frozenset()
 
 
 def _own_address(address: str) -> bool | None:
-    """Return whether this machine has an address; None for none, or for what is no address."""
+    """Return whether this machine has an address; None for an empty or invalid one."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with contextlib.suppress(OSError):
             socket.inet_pton(family, address)
@@ -136,20 +135,20 @@ def _missing_files(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _nccl_library(variables: Mapping[str, str]) -> Library | None:
-    """Return the NCCL that a variable names, with its code; None without any."""
+    """Return the NCCL that a variable names, with its code; None if there is none."""
     path = variables.get(FILES[0], "")
     containers = fatbin.containers(Path(path)) if path else frozenset()
     return Library(path, containers) if containers else None
 
 
 def serves_here(lane: Lane) -> bool:
-    """Return whether the lane's servers run on this machine, in a container perhaps."""
+    """Return whether the lane's servers run on this machine, possibly in a container."""
     is_ours = lane.form in ("lock", "python")
     return is_ours or (lane.command is not None and Path(lane.command[0]).name in CONTAINERS)
 
 
 def _container_variables(lane: Lane) -> dict[str, str]:
-    """Return the variables that a command hands to its container: the rest stays outside."""
+    """Return the variables that a command passes to its container: others stay outside."""
     words = [ASSIGNED.fullmatch(word) for word in lane.command or ()]
     assignments = [(word[1], word[2]) for word in words if word]
     return {
@@ -159,21 +158,21 @@ def _container_variables(lane: Lane) -> dict[str, str]:
 
 
 def reads_elsewhere(lane: Lane) -> bool:
-    """Return whether the lane fetches checkpoints in a way of its own."""
+    """Return whether the lane sets its own way to fetch checkpoints."""
     return any(name.startswith(OWN_WAYS) for name in lane.env)
 
 
 def of(environment: Environment) -> Bundle:
-    """Return what an environment brings; nothing, where it cannot be looked into."""
+    """Return the packages of an environment; an empty bundle if it cannot be inspected."""
     if not environment.versions:
         return Bundle()
     return bundle.read(environment.folders, environment.versions)
 
 
 def node(path: Path) -> Node:
-    """Return another node by the file that `vllm-gates inventory --json` wrote there.
+    """Read another node from the file that `vllm-gates inventory --json` wrote there.
 
-    Raises `UserError` for a file that is none.
+    Raises `UserError` for any other file.
     """
     try:
         inventory: Any = bounded_read.json(path, unique=True, finite=True, whole=True)
@@ -182,7 +181,7 @@ def node(path: Path) -> Node:
     machine = inventory.get("machine") if isinstance(inventory, dict) else None
     if not isinstance(machine, dict):
         raise UserError(
-            f"{path}: not an inventory\nmake one on that node: "
+            f"{path}: not an inventory\nrecord one on that node: "
             f"vllm-gates inventory --lane LANE --json > {path.name}"
         )
     bundle_part = inventory.get("bundle")

@@ -1,4 +1,4 @@
-"""Checks what a lane over several nodes sends data with: NCCL's code, MTUs, Ray's memory limit."""
+"""Checks the links of a lane over several nodes: NCCL's code, MTUs, Ray's memory limit."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 ONE_MACHINE = "one machine: nothing goes over a network"
 OWN_NCCL = "VLLM_NCCL_SO_PATH"
 HEADERS = 28
-"""Bytes of the IPv4 and ICMP headers, which ping adds to what it is asked to send."""
+"""Bytes of the IPv4 and ICMP headers, which ping adds to its payload."""
 THRESHOLD, REFRESH = "RAY_memory_usage_threshold", "RAY_memory_monitor_refresh_ms"
 USUAL_THRESHOLD = 0.95
 
 
 def nccl(situation: Situation) -> CheckResult:
-    """NCCL's library must have code that the GPUs run: a Spark's needs it for 12.1."""
+    """NCCL's library must have code for the GPUs: a Spark needs it for 12.1."""
     if check_result := needs_no_gpu(situation):
         return check_result
     ranks = (flags.count(situation, "tensor_parallel_size", 1) or 1) * (
         flags.count(situation, "pipeline_parallel_size", 1) or 1
     )
     if ranks == 1 and not spans(situation):
-        return not_applicable("one rank sends nothing to another")
+        return not_applicable("one rank sends nothing to others")
     library = situation.nccl_library or next(
         (each for each in situation.bundle.libraries if "libnccl" in each.name), None
     )
@@ -47,8 +47,8 @@ def nccl(situation: Situation) -> CheckResult:
     return fails(
         f"{library.name} has no code for compute capability {capability} (sm_{number}): it was "
         f"built for {_architectures(library)}",
-        cause="the library was built for other GPUs; the first collective would say `no kernel "
-        "image is available for execution on the device`",
+        cause="the library was built for other GPUs; the first collective would fail with `no "
+        "kernel image is available for execution on the device`",
         fix=f"make -j src.build NVCC_GENCODE='-gencode=arch=compute_{number},code=sm_{number}' in "
         f"NCCL's sources, then {OWN_NCCL}=…/build/lib/libnccl.so.2",
     )
@@ -67,7 +67,7 @@ def _architectures(library: Library) -> str:
 
 
 def mtu(situation: Situation) -> CheckResult:
-    """The interfaces that the nodes name must have one MTU, or large messages are lost."""
+    """The interfaces that the nodes name must have the same MTU, or large messages are lost."""
     if not spans(situation):
         return not_applicable(ONE_MACHINE)
     mtus = {
@@ -87,12 +87,12 @@ def mtu(situation: Situation) -> CheckResult:
     if len(set(mtus.values())) > 1:
         return fails(
             f"the interfaces differ in MTU: {sizes}",
-            cause="one node was set up for jumbo frames alone: small messages arrive and large "
+            cause="only one node was set up for jumbo frames: small messages arrive, but large "
             "ones do not, so the first collective hangs",
             fix=f"sudo ip link set dev INTERFACE mtu {largest} on each node, then {ping} from each "
             "to the other",
         )
-    return ok(f"{sizes}; the way between them: {ping}")
+    return ok(f"{sizes}; to test the way between them: {ping}")
 
 
 def _named(environment: object) -> set[str]:
@@ -119,13 +119,13 @@ def _mtus(machine: Mapping[str, object], named: set[str]) -> list[tuple[str, int
 
 
 def ray_memory(situation: Situation) -> CheckResult:
-    """Ray must not end workers for memory that the GPU's share of the machine fills."""
+    """Ray must not kill workers because the GPU's share fills the machine's memory."""
     if situation.flag("distributed_executor_backend") != "ray":
         return not_applicable("Ray does not start the workers")
     if situation.machine is None:
         return unknown(ELSEWHERE)
     if not any(gpu.unified for gpu in situation.machine.devices):
-        return not_applicable("the GPU has memory of its own")
+        return not_applicable("the GPU has its own memory")
     refresh = situation.environment.get(REFRESH, "").strip()
     threshold = _fraction(situation.environment.get(THRESHOLD, ""))
     share = flags.share(situation) or USUAL_THRESHOLD
@@ -134,10 +134,10 @@ def ray_memory(situation: Situation) -> CheckResult:
     if threshold > USUAL_THRESHOLD:
         return ok(f"{THRESHOLD}={threshold:g}")
     return fails(
-        f"Ray ends workers where the machine is {threshold:.0%} full, and vLLM takes {share:.0%} "
+        f"Ray kills workers if the memory is {threshold:.0%} full, and vLLM uses {share:.0%} "
         "of the memory that GPU and machine share",
-        cause="Ray's default counts the GPU's share as used; it would say `Task was killed due to "
-        "the node running low on memory`",
+        cause="Ray's default counts the GPU's share as used; it would report `Task was killed due "
+        "to the node running low on memory`",
         fix=f'{REFRESH} = "0" in [env] of the lane, and set before `ray start` on every node; or '
         f'{THRESHOLD} = "0.99"',
     )

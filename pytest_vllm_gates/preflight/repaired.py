@@ -1,4 +1,4 @@
-"""Checks for what is known to be needed: the FP8 fallback of a GB10, a reasoning parser."""
+"""Checks for settings that are known to be needed: GB10's FP8 fallback, a reasoning parser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GB10 = "12.1"
 FALLBACK = "fp8_fallback"
 DISABLED = "VLLM_DISABLED_KERNELS"
 KERNELS = {"blocks": "CutlassFp8BlockScaledMMKernel", "rows": "CutlassFP8ScaledMMLinearKernel"}
-"""CUTLASS's FP8 kernels of vLLM 0.32 that call themselves supported on 12.x."""
+"""CUTLASS's FP8 kernels of vLLM 0.32 that report themselves as supported on 12.x."""
 EIGHT_BITS = 8
 ALL_METHODS = ("fp8", "fbgemm_fp8", "ptpc_fp8", "modelopt")
 
@@ -38,11 +38,11 @@ def fp8_fallback(situation: Situation) -> CheckResult:
     if kernel in (name.strip() for name in disabled.split(",")):
         return ok(f"{DISABLED}={disabled}")
     if situation.repairs is None:
-        return unknown("whether this lane leaves CUTLASS's FP8 kernels out cannot be seen")
+        return unknown("this lane's use of CUTLASS's FP8 kernels cannot be inspected")
     return fails(
-        f"FP8 weights on a GB10 ({GB10}), and nothing keeps vLLM from {kernel}",
-        cause="the kernel calls itself supported and needs more shared memory than a GB10 has; its "
-        "first forward pass would say `Error Internal`",
+        f"FP8 weights on a GB10 ({GB10}), and vLLM would use {kernel}",
+        cause="the kernel reports itself as supported, but needs more shared memory than a GB10 "
+        "has; its first forward pass would fail with `Error Internal`",
         fix=f'overlay = "dgx-spark-overlay" in the lane, or {DISABLED} = "{kernel}" in its [env]',
     )
 
@@ -79,15 +79,15 @@ def _has_eight_bit_floats(table: Mapping[str, Any]) -> bool:
 def reasoning(situation: Situation) -> CheckResult:
     """A model that thinks needs a reasoning parser, or its reasoning streams as the answer."""
     if situation.thinks is None:
-        return unknown("whether the model thinks is known for listed families alone")
+        return unknown("only listed families are known to think or not")
     if not situation.thinks:
         return not_applicable("the model does not think")
     parser = situation.flag("reasoning_parser")
     if parser:
         return ok(f"reasoning_parser = {parser}")
     return fails(
-        "the model thinks, and no reasoning_parser is set",
-        cause="a lane or checkpoint took the family's flag away: reasoning and its marks would "
+        "the model thinks, but no reasoning_parser is set",
+        cause="a lane or checkpoint removed the family's flag: reasoning and its markers would "
         "stream as `content`, and `reasoning` would stay empty",
         fix="set reasoning_parser in [serve]; vllm-gates preflight --check parsers knows the names",
     )

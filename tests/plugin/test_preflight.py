@@ -58,7 +58,7 @@ def test_absurd_flags_are_explained(project: Project) -> None:
     project.lane(more='\n[serve]\ntensor_parallel_size = "many"\n')
     result = project.pytest(*ARGUMENTS)
     assert result.ret == 1
-    assert "tensor_parallel_size = 'many' is no positive whole number" in result.stdout.str()
+    assert "tensor_parallel_size = 'many' is not a positive integer" in result.stdout.str()
 
 
 def test_unknown_preflight_check_does_not_prevent_the_boot(

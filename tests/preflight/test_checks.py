@@ -31,7 +31,7 @@ def test_failed_checks_are_explained_with_cause_and_fix() -> None:
     assert explanation.splitlines()[:3] == [
         "attention_heads: Total number of attention heads (24) must be divisible by tensor "
         "parallel size (5)",
-        "cause: heads are not split",
+        "cause: a head cannot be split",
         "fix: tensor_parallel_size = 4 in [serve]",
     ]
     assert "kv_heads: 5 is not divisible by 4" in explanation
@@ -40,7 +40,7 @@ def test_failed_checks_are_explained_with_cause_and_fix() -> None:
 def test_versions_that_do_not_fit_each_other() -> None:
     unmet = (UnmetRequirement("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),)
     red = check("versions", bundle=replace(LANE, unmet=unmet))
-    assert red.what == ("vllm 0.32.0 needs transformers<5.20.0,>=5.16.1 and 4.57.1 is installed")
+    assert red.what == "vllm 0.32.0 requires transformers<5.20.0,>=5.16.1, but 4.57.1 is installed"
     assert "pip install 'transformers<5.20.0,>=5.16.1'" in red.fix
     assert check("versions").what == (
         "vllm 0.32.0 with torch 2.13.0, transformers 5.19.0, tokenizers 0.23.3"
@@ -84,12 +84,12 @@ def test_shared_memory() -> None:
     [
         ((1024, 1048576), {}, CheckState.OK, "65535 may be open, 512 are needed"),
         ((1024, 4096), {}, CheckState.OK, "1024 may be open, 512 are needed"),
-        ((256, 4096), {}, CheckState.FAILS, "256 files may be open (soft 256, hard 4096), and 512 "
-         "are needed for as many requests as may run at once"),
+        ((256, 4096), {}, CheckState.FAILS, "256 files may be open (soft 256, hard 4096), but 512 "
+         "are needed for the most requests that may run at once"),
         ((1024, 4096), {"max_num_seqs": 1024}, CheckState.FAILS, "1024 files may be open (soft "
-         "1024, hard 4096), and 1280 are needed for as many requests as may run at once"),
+         "1024, hard 4096), but 1280 are needed for the most requests that may run at once"),
         ((-1, -1), {}, CheckState.OK, "65535 may be open, 512 are needed"),
-        (None, {}, CheckState.UNKNOWN, "the limit of open files cannot be asked for"),
+        (None, {}, CheckState.UNKNOWN, "the limit of open files cannot be read"),
     ],
 )  # fmt: skip
 def test_open_files(
@@ -102,13 +102,13 @@ def test_open_files(
 @pytest.mark.parametrize(
     ("serve", "message"),
     [
-        ({"tensor_parallel_size": 0}, "tensor_parallel_size = 0 is no positive whole number"),
-        ({"tensor_parallel_size": "many"}, "tensor_parallel_size = 'many' is no positive whole"),
-        ({"tensor_parallel_size": True}, "tensor_parallel_size = True is no positive whole"),
-        ({"gpu_memory_utilization": 92}, "gpu_memory_utilization = 92 is not above 0 and at most"),
-        ({"gpu_memory_utilization": "x"}, "gpu_memory_utilization = 'x' is not above 0"),
-        ({"max_model_len": -5}, "max_model_len = -5 is no number of tokens (32768, 32k, or auto)"),
-        ({"max_model_len": "long"}, "max_model_len = 'long' is no number of tokens"),
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size = 0 is not a positive integer"),
+        ({"tensor_parallel_size": "many"}, "tensor_parallel_size = 'many' is not"),
+        ({"tensor_parallel_size": True}, "tensor_parallel_size = True is not a positive integer"),
+        ({"gpu_memory_utilization": 92}, "gpu_memory_utilization = 92 is not a share above 0"),
+        ({"gpu_memory_utilization": "x"}, "gpu_memory_utilization = 'x' is not a share above 0"),
+        ({"max_model_len": -5}, "max_model_len = -5 is not a number of tokens (32768, 32k"),
+        ({"max_model_len": "long"}, "max_model_len = 'long' is not a number of tokens"),
         ({"max_num_batched_tokens": 64, "max_num_seqs": 128},
          "max_num_batched_tokens (64) must be greater than or equal to max_num_seqs (128)"),
     ],

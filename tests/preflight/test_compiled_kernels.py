@@ -40,8 +40,8 @@ def test_ptx_newer_than_the_driver_fails_as_on_the_rtx_pro_6000() -> None:
     red = check("compiled_kernels", machine=RTX_PRO, bundle=made)
     assert red.state is CheckState.FAILS
     assert red.what == (
-        f"{FA2} runs on compute capability 12.0 by compute_80 alone, PTX 8.8 of CUDA 12.9, and "
-        "the driver compiles PTX up to CUDA 12.8"
+        f"{FA2} runs on compute capability 12.0 only by compute_80, PTX 8.8 of CUDA 12.9, but "
+        "the driver compiles PTX only up to CUDA 12.8"
     )
     assert "`the provided PTX was compiled with an unsupported toolchain`" in red.cause
     assert "a driver of 575.51.03 or newer" in red.fix and "cuda-compat-12-9" in red.fix
@@ -73,7 +73,7 @@ def test_library_that_is_chosen_by_the_gpu_is_named_and_does_not_fail() -> None:
     other = library((ptx(80, (8, 8)),), name="flashinfer_jit_cache/jit_cache/norm/norm.so")
     result = check("compiled_kernels", machine=RTX_PRO, bundle=replace(LANE, libraries=(other,)))
     assert result.state is CheckState.OK
-    assert "where they are used, not: flashinfer_jit_cache/" in result.what
+    assert "these fail if they are used: flashinfer_jit_cache/" in result.what
 
 
 def test_flash_attention_2_is_used_on_hopper_for_images_alone() -> None:
@@ -110,7 +110,7 @@ def test_operators_are_used_where_all_of_them_run_by_ptx() -> None:
         assert check("compiled_kernels", machine=RTX_PRO, bundle=bundle).state is state
 
 
-def test_compatibility_package_compiles_what_it_is_for() -> None:
+def test_compatibility_package_compiles_its_cudas_ptx() -> None:
     bundle = replace(LANE, libraries=(library((ptx(80, (8, 8)),)),))
     folder = "/usr/local/cuda-12.9/compat"
     helped = replace(RTX_PRO, compatibility=(folder,))

@@ -49,12 +49,12 @@ def test_visible_devices_are_counted_as_cuda_does(devices: str, message: str) ->
     ("name", "cuda", "state", "message"),
     [
         ("t4", "12.8", CheckState.FAILS, "driver 470.82.01 is too old for the lane's CUDA 12.8, "
-         "which needs 525.60.13 or newer"),
+         "which requires 525.60.13 or newer"),
         ("h100x8", "13.0", CheckState.FAILS, "driver 550.90.07 is too old for the lane's CUDA "
-         "13.0, which needs 580 or newer"),
+         "13.0, which requires 580 or newer"),
         ("h100x8", "12.8", CheckState.OK, "driver 550.90.07 is of CUDA 12.8's family, from "
-         "525.60.13 on (the driver of CUDA 12.8 is 570.26: an older one of its family cannot "
-         "compile PTX that this CUDA made)"),
+         "525.60.13 on (the driver of CUDA 12.8 is 570.26: an older driver of its family "
+         "cannot compile this CUDA's PTX)"),
         ("rtx5090", "12.8", CheckState.OK,
          "driver 570.124.06 runs CUDA 12.8, the lane's torch is 12.8"),
         ("h100", "13.0", CheckState.OK,
@@ -84,9 +84,9 @@ def test_compatibility_package_helps_only_data_centre_gpus() -> None:
             "t4": {},
         }.items()
     }
-    assert result["h100x8"].what == f"driver 550.90.07 is older than 580 and helped by {folder}"
+    assert result["h100x8"].what == f"driver 550.90.07 is older than 580, but {folder} helps it"
     assert result["rtx5090"].state is CheckState.FAILS
-    assert "does not help: it is not for a NVIDIA GeForce RTX 5090" in result["rtx5090"].fix
+    assert "does not help: it does not support a NVIDIA GeForce RTX 5090" in result["rtx5090"].fix
     assert result["t4"].state is CheckState.FAILS
     assert "install cuda-compat-13-0" in result["t4"].fix
     by_vllm = check(
@@ -130,7 +130,7 @@ def test_driver_without_a_version_is_unknown() -> None:
         ("rtx5090", Kernels((80, 90), None), CheckState.OK,
          "torch for 12.0 by PTX, if it has any, vLLM for 12.0 by PTX, if it has any"),
         ("rtx5090", None, CheckState.UNKNOWN,
-         "what this lane's torch and vLLM were compiled for is not known"),
+         "the GPUs that this lane's torch and vLLM were compiled for are not known"),
     ],
 )  # fmt: skip
 def test_kernels_for_the_gpu(name: str, kernels: Kernels, state: CheckState, message: str) -> None:
@@ -165,11 +165,11 @@ def test_bfloat16_needs_a_capable_gpu() -> None:
 @pytest.mark.parametrize(
     ("expects", "state", "message"),
     [
-        ({}, CheckState.NOT_APPLICABLE, "the lane's file expects nothing of the machine"),
+        ({}, CheckState.NOT_APPLICABLE, "the lane's file has no [expects] for the machine"),
         ({"cuda": "13", "driver": "580", "gpu": "h100"}, CheckState.OK,
-         "the machine is what the lane expects"),
+         "the machine is as the lane expects"),
         ({"gpu": "H200", "driver": "590"}, CheckState.FAILS,
-         "the lane cuda expects driver 590, and this machine has 580.95.05; gpu H200, and this "
+         "the lane cuda expects driver 590, but this machine has 580.95.05; gpu H200, but this "
          "machine has NVIDIA H100 80GB HBM3"),
     ],
 )  # fmt: skip

@@ -76,12 +76,12 @@ def test_gloo_needs_exact_interface_names() -> None:
 
 def test_address_of_another_node_fails() -> None:
     result = network(environment=NAMED, own_address=False)
-    assert result.what == "VLLM_HOST_IP=192.168.100.10 is no address of this machine"
+    assert result.what == "VLLM_HOST_IP=192.168.100.10 is not an address of this machine"
 
 
 def test_missing_library_fails() -> None:
     result = network(environment=NAMED, missing_files={"VLLM_NCCL_SO_PATH": "/opt/libnccl.so.2"})
-    assert result.what == "VLLM_NCCL_SO_PATH=/opt/libnccl.so.2 is not there"
+    assert result.what == "VLLM_NCCL_SO_PATH=/opt/libnccl.so.2 does not exist"
 
 
 def test_unset_variables_leave_the_network_unknown() -> None:
@@ -103,6 +103,8 @@ def test_two_nodes_with_one_address_fail() -> None:
 
     same_address = (node("one", "192.168.100.10"), node("two", "192.168.100.10"))
     result = check("nodes", machine=HOPPER, nodes=same_address)
-    assert result.what == "the nodes have one address: VLLM_HOST_IP=192.168.100.10 on one and two"
+    assert (
+        result.what == "the nodes have the same address: VLLM_HOST_IP=192.168.100.10 on one and two"
+    )
     own_addresses = (node("one", "192.168.100.10"), node("two", "192.168.100.11"))
     assert check("nodes", machine=HOPPER, nodes=own_addresses).state is CheckState.OK

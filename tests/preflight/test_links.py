@@ -38,7 +38,7 @@ def test_nccl_needs_code_for_the_spark(codes: list[Code], state: CheckState) -> 
         assert "arch=compute_121,code=sm_121" in result.fix
 
 
-def test_nccl_is_asked_for_where_ranks_talk() -> None:
+def test_nccl_is_checked_if_ranks_communicate() -> None:
     assert check("nccl", machine=SPARK).state is CheckState.NOT_APPLICABLE
     assert check("nccl", machine=SPARK, bundle=CPU).state is CheckState.NOT_APPLICABLE
     assert check("nccl", machine=SPARK, serve=TWO).what == (

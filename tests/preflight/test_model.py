@@ -19,12 +19,12 @@ def test_unavailable_checkpoint_fails() -> None:
     assert (red.what, red.fix) == ("checkpoint org/x: 401 Client Error", "log in: hf auth login")
     assert red.cause.startswith("the checkpoint is gated")
     for words, cause in (
-        ("404 Client Error. Repository Not Found", "there is no checkpoint of this name"),
+        ("404 Client Error. Repository Not Found", "no checkpoint has this name"),
         (
             "Cannot find a snapshot and outgoing traffic has been disabled",
             "the Hub cannot be reach",
         ),
-        ("/w has no config.json: it is not a checkpoint", "what is named is no checkpoint"),
+        ("/w has no config.json: it is not a checkpoint", "the name is not a checkpoint"),
     ):
         problem = Model("org/x", problem=f"checkpoint org/x: {words}")
         assert check("checkpoint", model=problem).cause.startswith(cause)
@@ -44,15 +44,15 @@ def test_unavailable_checkpoint_fails() -> None:
          "Model architectures ['NewForCausalLM'] are not supported by vLLM 0.32.0, nor by "
          "transformers 5.19.0"),
         ({"architectures": ["Phi3SmallForCausalLM"]}, CheckState.FAILS,
-         "Model architecture Phi3SmallForCausalLM was supported in vLLM until v0.9.2, and is not "
+         "Model architecture Phi3SmallForCausalLM was supported in vLLM until v0.9.2, but is not "
          "in 0.32.0"),
         ({"architectures": ["DeepseekV3ForSequenceClassification"]}, CheckState.UNKNOWN,
-         "vLLM has no DeepseekV3ForSequenceClassification of its own and may convert what it has "
+         "vLLM does not have DeepseekV3ForSequenceClassification, but may convert a similar model "
          "to it"),
         ({"architectures": ["OlmoForCausalLM"]}, CheckState.UNKNOWN,
-         "vLLM has no OlmoForCausalLM of its own and may serve it through transformers"),
+         "vLLM does not have OlmoForCausalLM, but may serve it through transformers"),
         ({"architectures": ["Own"], "auto_map": {"AutoModel": "x.Y"}}, CheckState.UNKNOWN,
-         "vLLM 0.32.0 has no Own of its own; a plugin (none is installed) or the checkpoint's "
+         "vLLM 0.32.0 does not have Own; a plugin (none is installed) or the checkpoint's "
          "code may"),
         ({"model_type": "x"}, CheckState.UNKNOWN, "config.json names no architecture"),
         ({"architectures": "Qwen"}, CheckState.UNKNOWN, "config.json names no architecture"),
@@ -80,7 +80,7 @@ def test_model_types() -> None:
         "recognises"
     )
     custom = Model("m", new | {"auto_map": {"AutoConfig": "x.Y"}})
-    assert "which may not run" in check("model_type", model=custom).what
+    assert "which is not allowed to run" in check("model_type", model=custom).what
     trusted = check("model_type", model=custom, serve={"trust_remote_code": True})
     assert trusted.state is CheckState.OK
     assert check("model_type").state is CheckState.OK
@@ -108,7 +108,7 @@ def test_parsers() -> None:
         (QWEN, {"max_model_len": "256K"}, CheckState.OK,
          "262144 of 262144 (max_position_embeddings)"),
         (QWEN, {"max_model_len": -1}, CheckState.OK,
-         "none is asked for; the model's is 262144 (max_position_embeddings)"),
+         "not set; the model's length is 262144 (max_position_embeddings)"),
         (QWEN, {"max_model_len": 300000, "hf_overrides": {"x": 1}}, CheckState.UNKNOWN,
          "300000 is more than the config's 262144, which --hf-overrides changes"),
         # YaRN has scaled the length in the config already, linear scaling has not.
@@ -130,11 +130,11 @@ def test_parsers() -> None:
          "User-specified max_model_len (8192) is greater than the derived max_model_len "
          "(sliding_window=4096)"),
         ({"max_position_embeddings": 8192, "seq_length": 2048}, {}, CheckState.OK,
-         "none is asked for; the model's is 2048 (seq_length)"),
+         "not set; the model's length is 2048 (seq_length)"),
         ({"hidden_size": 64}, {"max_model_len": 9}, CheckState.UNKNOWN,
-         "config.json does not say how long the model's context is"),
+         "config.json does not contain the length of the model's context"),
         ({"max_position_embeddings": "long"}, {"max_model_len": 9}, CheckState.UNKNOWN,
-         "config.json does not say how long the model's context is"),
+         "config.json does not contain the length of the model's context"),
     ],
 )  # fmt: skip
 def test_lengths(
@@ -156,7 +156,7 @@ def test_folder_of_a_tokenizer_alone_can_have_its_prompts_judged() -> None:
     red = check("checkpoint", model=alone)
     assert red.state is CheckState.FAILS
     assert red.what == "./w: there are no weights: no *.safetensors"
-    assert red.cause == "the folder has the files of a config or a tokenizer alone"
+    assert red.cause == "the folder has only the files of a config or a tokenizer"
     assert red.fix.endswith("pytest --model ./w -m chat_template")
     assert check("checkpoint", model=alone, renderer=True).state is CheckState.OK
 
@@ -168,7 +168,7 @@ def test_length_of_a_listed_checkpoint_is_judged_without_its_config() -> None:
     assert red.what == (
         "max_model_len (300000) is more than the 202752 tokens that zai-org/GLM-4.6 was made for"
     )
-    assert "the figure is the family file's" in red.cause
+    assert "the figure is from the family's file" in red.cause
     assert red.fix.startswith("max_model_len = 202752 in [serve]")
     for serve in ({"max_model_len": 202752}, {"max_model_len": "auto"}, {}):
         assert check("max_model_len", serve=serve, **unseen).state is CheckState.UNKNOWN
@@ -225,7 +225,7 @@ UNLISTED = replace(
          "the quantisations of the lane's vLLM cannot be listed; this is fp8"),
         ("quantization", {"serve": {"quantization": "own"},
                           "bundle": replace(LANE, plugins=("theirs",))},
-         "own may be one that theirs brings"),
+         "theirs may add own"),
     ],
 )  # fmt: skip
 def test_missing_facts_are_unknown(name: str, arguments: dict[str, Any], message: str) -> None:

@@ -42,14 +42,14 @@ def test_gpus_for_every_rank(
 @pytest.mark.parametrize(
     ("serve", "environment", "state", "message"),
     [
-        ({}, {}, CheckState.NOT_APPLICABLE, "one rank takes the cores there are"),
+        ({}, {}, CheckState.NOT_APPLICABLE, "one rank uses all cores"),
         ({"tensor_parallel_size": 2}, {}, CheckState.OK, "2 NUMA nodes for 2 ranks"),
         ({"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, {}, CheckState.FAILS,
          "Not enough allowed NUMA nodes to bind threads of 4 local CPUWorkers: there are 2"),
         ({"tensor_parallel_size": 2}, {"CPU_VISIBLE_MEMORY_NODES": "1"}, CheckState.FAILS,
          "Not enough allowed NUMA nodes to bind threads of 2 local CPUWorkers: there is 1"),
         ({"tensor_parallel_size": 4}, {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}, CheckState.OK,
-         "4 ranks, bound to no cores"),
+         "4 ranks, not bound to cores"),
         ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-3|4-7"}, CheckState.OK,
          "VLLM_CPU_OMP_THREADS_BIND gives each of 2 ranks its cores"),
         ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-7"}, CheckState.FAILS,
@@ -91,33 +91,33 @@ def test_unknown_numa_nodes_are_unknown() -> None:
         ("attention_heads", QWEN, 16, CheckState.FAILS,
          "Total number of attention heads (24) must be divisible by tensor parallel size (16)"),
         ("attention_heads", {"a": 1}, 2, CheckState.UNKNOWN,
-         "config.json does not say how many attention heads the model has"),
+         "config.json does not contain the number of attention heads"),
         ("kv_heads", QWEN, 4, CheckState.OK, "1 of 4 on each of 4 ranks"),
         ("kv_heads", QWEN, 8, CheckState.OK, "each of 4 copied to 2 of 8 ranks"),
         ("kv_heads", QWEN, 6, CheckState.FAILS,
-         "6 is not divisible by 4: 4 heads of keys and values do not go evenly over "
+         "6 is not divisible by 4: 4 heads of keys and values cannot be divided evenly over "
          "tensor_parallel_size 6"),
         ("kv_heads", DEEPSEEK, 6, CheckState.NOT_APPLICABLE,
-         "latent attention keeps one cache for all heads, whole on every rank"),
+         "with latent attention every rank has one whole cache for all heads"),
         ("kv_heads", {"a": 1}, 2, CheckState.UNKNOWN,
-         "config.json does not say how many heads of keys and values the model has"),
+         "config.json does not contain the number of heads of keys and values"),
         ("quantization_blocks", DEEPSEEK, 8, CheckState.OK,
          "whole blocks of 128x128 on each of 8 ranks"),
         ("quantization_blocks", DEEPSEEK, 32, CheckState.FAILS,
          "Weight input_size_per_partition = 576 is not divisible by weight quantization block_k = "
          "128 (intermediate_size 18432 over 32 ranks)"),
         ("quantization_blocks", QWEN, 8, CheckState.NOT_APPLICABLE,
-         "nothing is split that is quantised in blocks"),
+         "no layer that is quantised in blocks is split"),
         ("quantization_blocks", DEEPSEEK | {"quantization_config": {
             "quant_method": "fp8", "weight_block_size": 128}}, 8, CheckState.UNKNOWN,
          "weight_block_size 128 is not a pair of sizes"),
         ("quantization_blocks", {
             "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, 8,
-         CheckState.UNKNOWN, "config.json does not say how wide the layers are"),
+         CheckState.UNKNOWN, "config.json does not contain the width of the layers"),
         ("quantization_blocks", DEEPSEEK | {"quantization_config": {
             "quant_method": "fp8", "weight_block_size": [128, 128],
             "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]}}, 32, CheckState.UNKNOWN,
-         "some layers are kept out of the quantisation"),
+         "some layers are excluded from the quantisation"),
     ],
 )  # fmt: skip
 def test_sizes_must_divide_over_ranks(
@@ -146,7 +146,7 @@ def test_fix_names_a_fitting_size() -> None:
 
 
 @pytest.mark.parametrize(("version", "share"), [("0.18.1", "0.9"), ("0.32.0", "0.92")])
-def test_a_vllm_that_is_not_installed_takes_what_its_version_does(version: str, share: str) -> None:
+def test_a_vllm_that_is_not_installed_has_its_versions_default(version: str, share: str) -> None:
     lane = replace(LANE, utilization=None, versions={"vllm": version})
     red = check("free_memory", machine=with_gpus(HOPPER, free_bytes=GIB), bundle=lane)
     assert f"utilization ({share}, " in red.what
@@ -164,7 +164,7 @@ def test_free_memory_of_gpus() -> None:
     explicit = check("free_memory", machine=busy, serve={"kv_cache_memory_bytes": 10**9})
     assert explicit.state is CheckState.NOT_APPLICABLE
     hidden = check("free_memory", machine=recorded("a100mig"))
-    assert hidden.what == "the GPUs do not tell their memory"
+    assert hidden.what == "the GPUs do not report their memory"
 
 
 def test_unknown_utilization_is_unknown() -> None:
@@ -200,17 +200,17 @@ def test_unified_memory_is_machine_memory() -> None:
     ("environment", "serve", "state", "message"),
     [
         ({"VLLM_CPU_KVCACHE_SPACE": "1"}, {}, CheckState.OK,
-         "120.00 GiB available, 1.00 GiB asked for (VLLM_CPU_KVCACHE_SPACE=1)"),
+         "120.00 GiB available, 1.00 GiB requested (VLLM_CPU_KVCACHE_SPACE=1)"),
         ({"VLLM_CPU_KVCACHE_SPACE": "200"}, {}, CheckState.FAILS,
          "Available memory (120.00 GiB of 128.00 GiB) is less than requested "
          "(VLLM_CPU_KVCACHE_SPACE=200: 200.00 GiB)"),
         ({"VLLM_CPU_KVCACHE_SPACE": "lots"}, {}, CheckState.FAILS,
-         "VLLM_CPU_KVCACHE_SPACE='lots' is no whole number of GiB"),
+         "VLLM_CPU_KVCACHE_SPACE='lots' is not an integer number of GiB"),
         ({}, {"gpu_memory_utilization": 0.99}, CheckState.FAILS,
          "Available memory (120.00 GiB of 128.00 GiB) is less than requested "
          "(gpu_memory_utilization 0.99: 126.72 GiB)"),
         ({}, {"kv_cache_memory_bytes": GIB}, CheckState.OK,
-         f"120.00 GiB available, 1.00 GiB asked for (kv_cache_memory_bytes {GIB})"),
+         f"120.00 GiB available, 1.00 GiB requested (kv_cache_memory_bytes {GIB})"),
     ],
 )  # fmt: skip
 def test_memory_on_the_cpu(
@@ -296,7 +296,7 @@ def test_cpu_cache_size_is_read_from_its_variable(space: str, state: CheckState)
 def test_cache_is_unknown_without_a_memory_size(arguments: dict[str, Any]) -> None:
     result = cache(**arguments)
     assert (result.state, result.what) == (
-        CheckState.UNKNOWN, "there is no memory plan for this model on this machine",
+        CheckState.UNKNOWN, "no memory plan is possible for this model on this machine",
     )  # fmt: skip
 
 
@@ -318,5 +318,5 @@ def test_cache_is_unknown_if_weights_are_not_countable() -> None:
     strange = {**LLAMA, "quantization_config": {"quant_method": "strange"}}
     result = cache(model=Model("m", strange))
     assert (result.state, result.what) == (
-        CheckState.UNKNOWN, "what the model takes of this machine cannot be said",
+        CheckState.UNKNOWN, "the model's memory on this machine cannot be computed",
     )  # fmt: skip

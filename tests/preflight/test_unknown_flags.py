@@ -29,24 +29,22 @@ def test_unknown_flag_is_named_with_its_releases() -> None:
     assert check.state is CheckState.FAILS
     assert check.what == "vLLM 0.29.0 has no flag enable_scale_out (vLLM has it since 0.30.0)"
     assert "unrecognized arguments" in check.cause
-    assert check.fix == "leave enable_scale_out out of [serve] of the lane or the family"
+    assert check.fix == "remove enable_scale_out from [serve] of the lane or the family"
 
 
-def test_unknown_flag_is_named_with_what_it_was_called_then() -> None:
+def test_unknown_flag_is_named_with_its_name_then() -> None:
     check = checked("0.30.0", {"device_memory_utilization": 0.9})
     assert "0.30.0 calls it gpu_memory_utilization" in check.what
-    assert check.fix == (
-        "write gpu_memory_utilization in place of device_memory_utilization in [serve]"
-    )
+    assert check.fix == ("replace device_memory_utilization by gpu_memory_utilization in [serve]")
 
 
 def test_misspelled_flag_gets_a_guess() -> None:
     check = checked("0.32.0", {"max_modle_len": 2048})
-    assert check.fix == "did you mean 'max_model_len' in place of 'max_modle_len'?"
+    assert check.fix == "did you mean 'max_model_len' instead of 'max_modle_len'?"
 
 
 def test_a_flag_that_is_like_none_gets_no_guess() -> None:
-    assert checked("0.32.0", {"swap_spaces": 4}).fix.startswith("leave swap_spaces out")
+    assert checked("0.32.0", {"swap_spaces": 4}).fix.startswith("remove swap_spaces from")
 
 
 @pytest.mark.parametrize(
