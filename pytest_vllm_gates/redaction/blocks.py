@@ -1,7 +1,7 @@
-"""Finds private keys of several lines (PEM, PGP, PuTTY), also where lines come one by one.
+"""Finds private keys of several lines (PEM, PGP, PuTTY), also if lines come one by one.
 
-A line of such a block ends with a long word of base64, whatever stands before it: vLLM and
-container runtimes put names and times there. Standard library only.
+A line of such a block ends with a long word of base64, whatever precedes it: vLLM and container
+runtimes add names and times there. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LINE = re.compile(r"[^\r\n]+")
 LONG = 16
 _LONG = re.compile(rf"[A-Za-z0-9+/=]{{{LONG}}}")
 _SHORT = re.compile(r"(?:.{4})+|=.{4}")
-# The last word of a line, perhaps in quotes and with an escaped end of line.
+# The last word of a line, possibly in quotes and with an escaped line end.
 _LAST = re.compile(r"""(?:^|[\s"'`|:>])([A-Za-z0-9+/=]+)(?:\\+[nr])*["'`,\])]*\s*$""")
 _HEADER = re.compile(
     r"\b(?:Proc-Type|DEK-Info|Version|Comment|Encryption|Public-Lines|Private-Lines|Hash|Charset|"
@@ -42,24 +42,24 @@ _LINE_AT_MOST = 2000
 
 @dataclass
 class KeyBlock:
-    """Whether the lines so far are in a private key."""
+    """Tracks whether the current line is in a private key."""
 
     lines: int = 0
-    """Lines that may still belong to it; 0 outside of one."""
+    """Lines that may still belong to the key; 0 outside a key."""
     words: int = NO_BODY
-    """Words before the base64 of the line before; `NO_BODY` where that had none."""
+    """Words before the base64 on the previous line; `NO_BODY` if it had none."""
 
     def copy(self) -> KeyBlock:
-        """Return one to look ahead with."""
+        """Return a copy for looking ahead."""
         return KeyBlock(self.lines, self.words)
 
     def follow(self, text: str) -> None:
-        """Remember how some lines end."""
+        """Update the state with some lines."""
         for _ in self.spans(text):
             pass
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yield where the lines of private keys are in a text, and remember how it ends."""
+        """Yield the places of private keys' lines in a text, and update the state."""
         if not self.lines and not any(anchor in text for anchor in ANCHORS):
             return
         for match in _LINE.finditer(text):
@@ -78,7 +78,7 @@ class KeyBlock:
         if self.lines and not begins:
             yield from self._inside(line)
             return
-        # A key whose beginning was cut off, as in a long value that pytest shows.
+        # A key whose beginning was cut off, for example in a long value that pytest prints.
         for closing in _END_OF_KEY.finditer(line):
             begin = len(line[: closing.start()].rstrip(_BODY_CHARACTERS))
             if closing.start() - begin > 1:
@@ -92,7 +92,7 @@ class KeyBlock:
         last, header = _LAST.search(head[shift:]), _HEADER.search(head)
         long = last is not None and len(last[1]) >= LONG
         words = len(head[: shift + last.start(1)].split()) if last else NO_BODY
-        # The last line is short: as many characters as base64 has, and as much before them.
+        # The last line may be short: a valid length of base64, after the same number of words.
         short = last is not None and words == self.words and _SHORT.fullmatch(last[1])
         if last and (long or short):
             yield shift + last.start(1), shift + last.end(1)

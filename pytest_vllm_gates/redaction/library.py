@@ -1,8 +1,8 @@
-"""The rules of detect-secrets, imported when a text may have what they find.
+"""The rules of detect-secrets, imported only if a text may match them.
 
-`data/secret_library.toml` says which of its plugins are used, and why the others are not. The
-guard of a server runs without the environment's packages (`python -I -S`): they are found beside
-its interpreter.
+`data/secret_library.toml` lists the plugins in use, and why the others are not used. A server's
+guard runs without the environment's packages (`python -I -S`): they are found beside its
+interpreter.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _AROUND = " \t\r\n=:\"'"
 
 
 class Plugin(NamedTuple):
-    """A plugin that is used."""
+    """A plugin in use."""
 
     name: str
     anchors: tuple[str, ...]
     folded: bool
-    """Whether the anchors are in lower case, for rules that take either."""
+    """Whether the anchors are in lower case, for rules that ignore case."""
     random: bool
-    """Whether a match must also look random: its rule finds words, too."""
+    """Whether a match must also look random, because its rule matches ordinary words, too."""
 
 
 def spans(text: str, words: str, letters: set[str]) -> Iterator[Span]:
-    """Yield where the library finds secrets; `words` and `letters` are the text's, each once."""
+    """Yield the library's matches; `words` and `letters` are the text's, without repeats."""
     folded_words = folded = ""
     for plugin in plugins():
         if plugin.folded:
@@ -63,7 +63,7 @@ def _found(plugin: Plugin, line: str, shift: int) -> Iterator[Span]:
     for rule in rules(plugin.name):
         for match in rule.finditer(line):
             begin, end = match.span(1 if _has_secret_group(plugin.name, match) else 0)
-            # Some rules take what stands around it.
+            # Some rules include the characters around the secret.
             begin += len(line[begin:end]) - len(line[begin:end].lstrip(_AROUND))
             end = begin + len(line[begin:end].rstrip(_AROUND))
             if not plugin.random or values.random(line[begin:end]):
@@ -72,7 +72,7 @@ def _found(plugin: Plugin, line: str, shift: int) -> Iterator[Span]:
 
 @cache
 def plugins() -> tuple[Plugin, ...]:
-    """Return the plugins that are used."""
+    """Return the plugins in use."""
     with (data.FOLDER / TABLE).open("rb") as file:
         table: dict[str, Any] = tomllib.load(file)
     return tuple(
@@ -85,7 +85,7 @@ def plugins() -> tuple[Plugin, ...]:
 
 @cache
 def rules(plugin: str) -> tuple[re.Pattern[str], ...]:
-    """Return the patterns of a plugin; none where the library is not installed or has no such."""
+    """Return the patterns of a plugin; none if the library is not installed or lacks it."""
     try:
         module = _imported(f"{PACKAGE}.plugins.{plugin}")
     except ImportError:
@@ -99,7 +99,7 @@ def rules(plugin: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _has_secret_group(plugin: str, match: re.Match[str]) -> bool:
-    """Return whether a match has more around the secret: groups of the others are of its start."""
+    """Return whether group 1 is the secret: in other plugins, groups are parts of its beginning."""
     return plugin == "aws" and bool(match.lastindex)
 
 
@@ -109,7 +109,7 @@ def _imported(name: str) -> Any:
     folder = _site_packages()
     if folder in sys.path:
         return importlib.import_module(name)
-    # At the end, and only here: nothing there shall stand in for the standard library.
+    # At the end, and only here: these packages must not replace the standard library.
     sys.path.append(folder)
     try:
         return importlib.import_module(name)

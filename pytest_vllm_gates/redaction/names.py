@@ -1,4 +1,4 @@
-"""The one rule for the names of secrets: of variables, flags, headers, JSON fields and in text.
+"""The rule for the names of secrets: variables, flags, headers, JSON fields and names in text.
 
 `data/secret_names.toml` has the words. Standard library only.
 """
@@ -15,34 +15,34 @@ from pytest_vllm_gates import data
 
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 LONGEST = 80
-"""Characters of the longest name that is looked at."""
+"""The number of characters of a name that are examined."""
 GLUED_KEY = "key"
 
 
 class Secrecy(IntEnum):
-    """How surely a name is a secret's. Below `SURE` the value decides, too."""
+    """How likely a name is the name of a secret. Below `SURE` the value decides, too."""
 
     NONE = 0
     BARE = 1
-    """A word that names other things as well: `token`, `key`."""
+    """A word that often names other things: `token`, `key`."""
     LIKELY = 2
-    """A word that rarely does, or one of several words."""
+    """A word that rarely names other things, or part of a name with several words."""
     SURE = 3
 
 
 def names_a_secret(name: str) -> bool:
-    """Return whether the value of an environment variable of this name is to be kept secret."""
+    """Return whether an environment variable with this name is treated as a secret."""
     return secrecy(name) > Secrecy.NONE
 
 
 def surely_names_a_secret(name: str) -> bool:
-    """Return whether a flag, a field or a header of this name has a secret, whatever its value."""
+    """Return whether a flag, a field or a header with this name is a secret, whatever its value."""
     return secrecy(name) is Secrecy.SURE
 
 
 @lru_cache(maxsize=2**14)
 def secrecy(name: str) -> Secrecy:
-    """Return how surely `name`, in any spelling of several words, is a secret's."""
+    """Return how likely `name`, in any spelling of several words, is the name of a secret."""
     lists = _words()
     words = [] if name in lists["never"] else _split(name[-LONGEST:])
     if not words:
@@ -83,7 +83,7 @@ def _likely(words: list[str], last: int, name: str) -> Secrecy:
 
 
 def _with_harmless_end(words: list[str]) -> Secrecy:
-    """Return NONE, but for a webhook's URL, a Vault role's id and the id of an access key."""
+    """Return NONE, except for a webhook's URL, a Vault role's id and the id of an access key."""
     if _has_pair(words) and words[-1] in ("url", "id"):
         return Secrecy.SURE
     return Secrecy.LIKELY if words[-3:] == ["access", "key", "id"] else Secrecy.NONE
@@ -94,7 +94,7 @@ def _has_pair(words: list[str]) -> bool:
 
 
 def _split(name: str) -> list[str]:
-    """Return the words of a name in lower case, those written together apart."""
+    """Return the words of a name in lower case; joined words are split."""
     words: list[str] = []
     lists = _words()
     for word in map(str.lower, WORD.findall(name)):

@@ -1,8 +1,8 @@
-"""Finds secrets in a text by the names that stand before them: `NAME=x`, `name: x`, `--name x`.
+"""Finds secrets in a text by the names before them: `NAME=x`, `name: x`, `--name x`.
 
-A name is followed by its value in quotes, in brackets or bare. `names.py` grades the name; the
-less sure it is, and the more the value could be a word of a sentence, the more the value must look
-like a credential. Every repeat is bounded, or is at the end of its pattern: time is linear.
+The value follows its name in quotes, in brackets or bare. `names.py` grades the name. If the grade
+is low, or the value could be a word of a sentence, the value must look more like a credential.
+Every repeat is bounded, or is at the end of its pattern: time is linear.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _FLAG = re.compile(
     rf"(?P<open>[bru]?(?P<quote>{_QUOTE}))?",
     re.ASCII,
 )
-# A name where what follows can be a separator.
+# A name before a possible separator.
 _ANY_NAME = re.compile(
     rf"{_START}(?:(?<=\\)[nrt])?([A-Za-z_-][\w-]{{1,79}}+)(?=[\s\"'`\\\]=:,%]|\Z)", re.ASCII
 )
-# A field of a JSON body; one in a text within JSON has escaped quotes.
+# A field of a JSON body; a field in a text within JSON has escaped quotes.
 _FIELD = re.compile(r'(?<!\\)"(?P<name>[\w-]{2,80}+)"\s{0,20}+:\s{0,20}+"')
 _FIELD_VALUE = re.compile(r'(?:[^"\\\r\n]|\\.){6,}+')
-# A member of a list of names and values, as a container's env is one.
+# A member of a list of names and values, for example a container's env.
 _NAMED = re.compile(
     r"""(?:name|key)(?P<q>\\{0,4}["'])[ \t]{0,9}:[ \t]{0,9}(?P=q)(?P<name>[\w-]{2,80}+)(?P=q)"""
     r"""[ \t]{0,9},[ \t]{0,9}(?P=q)value(?P=q)[ \t]{0,9}:[ \t]{0,9}(?P=q)"""
@@ -69,9 +69,9 @@ _BARE_LOOKED_AT = 200
 
 
 def spans(text: str, names: set[str]) -> Iterator[Span]:
-    """Yield where the values of secrets are in a text; none reaches over the end of a line.
+    """Yield the places of secret values in a text; none spans several lines.
 
-    `names` are those of secrets in it (`names_in`): lines without one are not looked at.
+    `names` are the names of secrets in it (`names_in`): lines without one are skipped.
     """
     if len(names) > _FEW_NAMES:
         yield from _spans(text)
@@ -95,7 +95,7 @@ def _spans(text: str) -> Iterator[Span]:
                 yield span
                 at = span[1]
             elif _LONG_RUN.match(text, at):
-                at += _BARE_LOOKED_AT // 2  # a word of many such names has no value in it
+                at += _BARE_LOOKED_AT // 2  # a long word of many such names contains no value
     for match in _NAMED.finditer(text) if _VALUE_FIELD.search(text) else ():
         grade = secrecy(match["name"])
         end = _closing(text, match.end(), match["q"])
@@ -104,7 +104,7 @@ def _spans(text: str) -> Iterator[Span]:
 
 
 def fields(text: str) -> Iterator[Span]:
-    """Yield where the values of a JSON body's own fields are secrets; its texts are left alone."""
+    """Yield the secret values in a JSON body's own fields; texts in it are not searched."""
     for match in _FIELD.finditer(text):
         grade = secrecy(match["name"])
         value = _FIELD_VALUE.match(text, match.end()) if grade else None
@@ -121,7 +121,7 @@ def names_in(words: str) -> set[str]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether a field of a table is a secret, by its name and what it says."""
+    """Return whether a field of a table is a secret, by its name and its value."""
     grade = secrecy(name)
     return bool(grade) and _is_quoted_secret(name, value, grade)
 
@@ -135,12 +135,12 @@ def _plain(match: re.Match[str], text: str) -> str:
 
 
 def _named(name: str) -> str:
-    # What follows the scheme of an Authorization header is one of the shapes.
+    # `patterns` has a shape for the value after an Authorization header's scheme.
     return "" if name.lower().endswith("authorization") else name.lstrip("-")
 
 
 def _value(match: re.Match[str], text: str, grade: Secrecy) -> Span | None:
-    """Return where the value after a name is, if it is a secret."""
+    """Return the place of the value after a name, if it is a secret."""
     if match["open"]:
         return _quoted(match, text, grade)
     if grade is Secrecy.SURE and (members := _LIST.match(text, match.end())):
@@ -161,7 +161,7 @@ def _bare(match: re.Match[str], text: str, grade: Secrecy) -> Span | None:
     if len(value) > _BARE_LOOKED_AT:
         end = _MORE.match(text, end).end()  # type: ignore[union-attr]
         value = text[at:end]
-    # In a query, and where that is within another, a value ends before the next field.
+    # In a query, and in a query within a query, a value ends before the next field.
     in_query = match.start() and text[match.start() - 1] in "?&"
     for ends in ("&",) if in_query else ("%26", "%0A", "%0a", "%0D", "%0d"):
         value = value.partition(ends)[0]
@@ -178,7 +178,7 @@ def _quoted(match: re.Match[str], text: str, grade: Secrecy) -> Span | None:
         return None
     if not _is_quoted_secret(match["name"], value, grade):
         return None
-    if not end:  # too long, or cut off: all that is left of the line
+    if not end:  # too long, or cut off: the rest of the line
         ends = [found for found in (text.find(quote, begin), text.find("\n", begin)) if found >= 0]
         end = min(ends, default=len(text))
     return begin, end
@@ -198,7 +198,7 @@ def _is_quoted_secret(name: str, value: str, grade: Secrecy) -> bool:
 
 def _is_bare_secret(match: re.Match[str], value: str, grade: Secrecy) -> bool:
     name, separator = match["name"], match["separator"]
-    # As a shell or a file of variables has it: NAME=value.
+    # The form in a shell or a file of variables: NAME=value.
     assigned = name.isupper() and match[0] == f"{name}="
     if value == name:
         return False
@@ -215,7 +215,7 @@ def _is_bare_secret(match: re.Match[str], value: str, grade: Secrecy) -> bool:
 
 
 def _closing(text: str, begin: int, quote: str) -> int:
-    """Return where a value in quotes ends; 0 where its line ends before, or that is far away."""
+    """Return the end of a value in quotes; 0 if its line ends before, or it is too long."""
     last = begin + _QUOTED_AT_MOST
     line_end = text.find("\n", begin, last)
     last = last if line_end < 0 else line_end

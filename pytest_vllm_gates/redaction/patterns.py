@@ -1,8 +1,8 @@
-"""The shapes of secrets: of known issuers' keys, of headers, of arguments and of signed URLs.
+"""The shapes of secrets: known issuers' keys, headers, arguments and signed URLs.
 
-Every repeat is bounded, or at the end of its pattern, or over characters that what follows does not
-have: a search takes time in proportion to the text. No shape reaches over the end of a line, so
-that a log can be redacted line by line. Standard library only.
+Every repeat is bounded, or at the end of its pattern, or over characters that the rest of the
+pattern does not have: the time of a search is proportional to the text. No shape spans several
+lines, so a log can be redacted line by line. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 
 class Shape(NamedTuple):
-    """A kind of secret: the last group of a match is the secret, without any the whole match."""
+    """A kind of secret: the last group of a match is the secret, or without groups the match."""
 
     anchor: str
     """A text that is in every match, for a quick search."""
     pattern: re.Pattern[str]
     letters: frozenset[str]
-    """Those of the anchor: whether a text has them all is known faster."""
+    """The letters of the anchor: checking that a text has them all is faster."""
     prompts: bool
-    """Whether it is also looked for in the prompts of requests, which are sent again."""
+    """Whether it is also searched for in the prompts of requests, which are sent again."""
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Yield where secrets of this shape are."""
+        """Yield the places of secrets with this shape."""
         for match in self.pattern.finditer(text):
             yield match.span(match.lastindex or 0)
 
@@ -53,7 +53,7 @@ _IN_PROMPTS = (
     ("eyJ", r"(?<![\w-]eyJ)[\w-]{8,}+\.[\w-]{8,}+\.[\w-]{8,}"),
     ("://", r"([^/\s?#\"'<>\\]+)@"),
     ("earer", rf"(?<=[Bb]earer)(?:[ \t]+|%20){_PROSE}([A-Za-z0-9._~+/=%-]{{6,}})"),
-    # A header in any spelling: as sent, as JSON, as Python's repr, as a shell's argument.
+    # A header in any spelling: as sent, in JSON, in Python's repr, in a shell's argument.
     (
         "uthorization",
         rf"{_HEADER}(?:{_SCHEME}([^\s\"'\\,\[\]]+)|(?!{_SCHEME})([^\s\"'\\,\[\]]{{6,}}))",
@@ -71,7 +71,7 @@ _IN_PROMPTS = (
     *((f"{kind}_TOKEN", rf"={_BARE}") for kind in ("HF", "HUB", "AUTH", "API", "ACCESS")),
     ("PASSW", rf"(?:OR)?D={_BARE}"),
     ("SECRET", rf"(?:_[A-Z_]{{1,40}})?={_BARE}"),
-    # Signed addresses, such as those a Hub's files are sent from.
+    # Signed addresses, for example of a Hub's files.
     ("ignature=", r"([A-Za-z0-9%_~+/=-]{16,})"),
     (
         "oken=",
@@ -85,19 +85,19 @@ _IN_PROMPTS = (
     ("SharedAccessKey=", r"([A-Za-z0-9+/=]{20,})"),
     # Telegram: a bot's number and its key.
     (":AA", r"(?<=\d{8}:AA)([A-Za-z0-9_-]{33})(?![\w-])"),
-    # Webhooks of services that many hosts have.
+    # Webhooks of services on many hosts.
     (".webhook.office.com/", r"([^\s\"'<>\\]{10,})"),
     (".logic.azure.com", r"(?::443)?/([^\s\"'<>\\]{10,})"),
     ("chat.googleapis.com/v1/spaces/", r"([^\s\"'<>\\]{10,})"),
 )
-# Elsewhere than in prompts; each begins with its anchor or has it.
+# Shapes that are not searched for in prompts; each match contains its anchor.
 _ELSEWHERE = (
-    # A header in capitals, and a scheme whose fields are all of the line.
+    # A header in capitals, and a scheme whose fields fill the line.
     ("uthorization", rf"{_HEADER}[Dd]igest[ \t]+([^\r\n\\]{{6,}})"),
     ("UTHORIZATION", rf"{_HEADER}(?i:{_SCHEME})?([^\s\"'\\,\[\]]{{6,}})"),
     # Azure: a shared access signature.
     ("sig=", r"(?<=[; ]sig=)([A-Za-z0-9%+/=_-]{16,})"),
-    # HashiCorp: a Vault of before 1.10, Terraform Cloud.
+    # HashiCorp: Vault before 1.10, Terraform Cloud.
     ("s.", r"(?<![\w.)\]-]s\.)(?=[A-Za-z]{0,23}\d)(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?!\w)"),
     # Discord: the bot's number, a time and a signature.
     *(
@@ -113,14 +113,14 @@ _WITH_HEAD = (
     ("8Q~", r"[\w~.-]{3}8Q~[\w~.-]{31,}"),
     (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}"),
 )
-# What may stand right before a secret though it is a letter or a digit: the end of an escaped
-# newline, of a percent-encoded character, of JSON's \u003d, of a terminal's colour.
+# Letters and digits that may directly precede a secret: the end of an escaped newline, of a
+# percent-encoded character, of JSON's \u003d, of a terminal's colour.
 _ESCAPES = (r"\\[nrt]", "%[0-9A-Fa-f]{2}", r"\\u[0-9a-fA-F]{4}", r"\x1b\[\dm", r"\x1b\[\d\dm")
 
 
 @cache
 def shapes() -> tuple[Shape, ...]:
-    """Return every shape, those of known issuers first."""
+    """Return every shape; known issuers come first."""
     with (data.FOLDER / "secret_shapes.toml").open("rb") as file:
         table = tomllib.load(file)
     return (
@@ -144,7 +144,7 @@ def _listed(text: str, entry: dict[str, Any], table: dict[str, Any]) -> str:
     characters = "0-9a-f" if entry.get("hex") else table["characters"][entry["then"]]
     digit = rf"(?=[{characters}]{{0,60}}?\d)" if entry.get("digit") else ""
     most = entry.get("most", "")
-    # Literally first, for re looks for it fast; what stands before is looked at afterwards.
+    # The literal comes first, because re finds it fast; the text before it is checked afterwards.
     if entry.get("inside"):
         return rf"{begins}([{characters}]{{{entry['least']},}}+)"
     before = "|".join([rf"(?<![A-Za-z0-9]{begins})", *(f"(?<={e}{begins})" for e in _ESCAPES)])

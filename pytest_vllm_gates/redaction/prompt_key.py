@@ -1,4 +1,4 @@
-"""The key for the hashes of prompts: one for all runs of a machine's user."""
+"""The key for the hashes of prompts: one key for all runs of a user on a machine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NAME = "prompt-key"
 
 
 def prompt_key(environment: Mapping[str, str] = os.environ) -> bytes:
-    """Return the key of the environment, else the one in the cache, made at its first use.
+    """Return the key from the environment, else from the cache, where it is made at first use.
 
-    Only its owner can read the file. Raises `UserError` for a key that is too short to be one.
+    Only its owner can read the file. Raises `UserError` for a key that is too short.
     """
     if exported := environment.get(VARIABLE):
         if len(exported) < LEAST_BYTES:
             raise UserError(
-                f"{VARIABLE} has {len(exported)} characters of at least {LEAST_BYTES}: "
+                f"{VARIABLE} has {len(exported)} characters, but needs at least {LEAST_BYTES}: "
                 f"export {VARIABLE}=$(openssl rand -hex 32)"
             )
         return exported.encode()

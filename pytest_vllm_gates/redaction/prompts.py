@@ -12,11 +12,11 @@ from typing import Any
 KEEP, HASH, DROP = "keep", "hash", "drop"
 MODES = (KEEP, HASH, DROP)
 VARIABLE = "GATES_REDACT_PROMPTS"
-"""Tells the guard of a server how to redact the prompts that the server logs."""
+"""Sets how a server's guard redacts the prompts that the server logs."""
 DROPPED = "[dropped]"
 HASH_CHARACTERS = 16
 
-# Texts under these names are the interface's own, or tell of the run: no user or model wrote them.
+# Texts under these names belong to the interface or the run: no user or model wrote them.
 KEPT = frozenset(
     (
         # of requests and responses
@@ -32,9 +32,9 @@ KEPT = frozenset(
         "status",
     )
 )  # fmt: skip
-# Parts of messages that hold a picture, a video or a sound, or where one is.
+# Parts of messages that contain a picture, a video or a sound, or its URL.
 _MEDIA = frozenset(("image_url", "video_url", "audio_url", "input_audio", "source"))
-# Words of the interface, which sentences about an answer quote.
+# Words of the interface that sentences about an answer quote.
 _FIELDS = KEPT | frozenset(
     (
         "content", "reasoning", "reasoning_content", "messages", "prompt", "tools", "tool_calls",
@@ -63,9 +63,9 @@ class Prompts:
     def __init__(
         self, mode: str = KEEP, key: bytes = b"", shown: frozenset[str] = frozenset()
     ) -> None:
-        """`key` goes into every hash: nobody without it can try texts out.
+        """`key` goes into every hash: without it, nobody can guess texts.
 
-        `shown` are texts that stay where a sentence quotes just them: markers of chat templates.
+        `shown` are texts that stay if a quotation contains only them: markers of chat templates.
         """
         self.mode = mode
         self._shown = shown
@@ -73,11 +73,11 @@ class Prompts:
 
     @property
     def kept(self) -> bool:
-        """Whether texts stay as they are."""
+        """Whether texts are kept unchanged."""
         return self.mode == KEEP
 
     def text(self, text: str) -> str:
-        """Return the replacement of a prompt, an answer, or a part of one."""
+        """Return the replacement of a prompt, an answer or a part."""
         if self.kept or not text or _is_ours(text):
             return text
         if self.mode == DROP:
@@ -131,9 +131,9 @@ class Prompts:
         return json.dumps(value, ensure_ascii=False).encode()
 
     def pieces(self, pieces: list[bytes]) -> list[bytes]:
-        """Return what arrived in pieces without its texts; a line is where its end arrived.
+        """Return a response in pieces without its texts; a line is in the piece with its end.
 
-        Lines of a stream keep their order and their piece: its timing can still be read.
+        Lines of a stream keep their order and their piece, so the timing can still be read.
         """
         if self.kept:
             return pieces

@@ -32,11 +32,11 @@ _USERINFO = re.compile(r"://([^/\s?#\"'<>\\]+)@")
 class Redactor:
     """Replaces known secrets, and everything that looks like one.
 
-    A value is found plain and as URLs, JSON, HTML, Python and base64 spell it.
+    A value is found plain, and as spelled in URLs, JSON, HTML, Python and base64.
     """
 
     def __init__(self, values: Iterable[str] = (), prompts: Prompts | None = None) -> None:
-        """`prompts` says what becomes of prompts and answers, where they are at hand as such."""
+        """`prompts` replaces prompts and answers, if a method gets them as such."""
         self.prompts = prompts or Prompts()
         self._values: frozenset[str] = frozenset()
         self._spellings: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Redactor:
         self.learn(*values)
 
     def learn(self, *values: str | None) -> None:
-        """Take these values for secrets from now on, but those that cannot be any (`hides`)."""
+        """Treat these values as secrets from now on, except values that cannot be any (`hides`)."""
         lines = {line for value in values if value for line in re.split(r"[\r\n]+", value)}
         fresh = {line.strip() for line in lines if hides(line.strip())} - self._values
         if fresh:
@@ -56,22 +56,22 @@ class Redactor:
             self._spellings = tuple(sorted(all_spellings.difference(self._spaced)))
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
-        """Take the values of variables that speak of a secret, and what looks like one in any."""
+        """Learn the values of secret variables, and secret-looking text in all variables."""
         for name, value in environment.items():
             if names_a_secret(name):
                 self.learn(value, *value.split(","))
             self.learn_text(value)
 
     def learn_text(self, text: str) -> None:
-        """Take what looks like a secret in a text, to find it where it does not look like one.
+        """Learn secret-looking text, to find it also in places where it does not look secret.
 
-        The text may have prompts in it: only shapes that are looked for in prompts are taken.
+        The text may contain prompts: only shapes that are searched for in prompts are learned.
         """
         self.learn(*(text[begin:end] for begin, end in self._spans(text, prompt=True)))
         self.learn_url(text)
 
     def learn_url(self, url: str | None) -> None:
-        """Take the password of a URL for a secret, or the token that stands in the user's place."""
+        """Learn the password in a URL, or the token in place of its user."""
         for match in _USERINFO.finditer(url or ""):
             from urllib.parse import unquote  # noqa: PLC0415 - a URL with a password is rare
 
@@ -82,7 +82,7 @@ class Redactor:
                 self.learn(userinfo)
 
     def learn_arguments(self, arguments: Sequence[str]) -> None:
-        """Take what follows an option of a command line whose name speaks of a secret."""
+        """Learn the values after options of a command line that take secrets."""
         hot = False
         for argument in arguments:
             name, equals, value = argument.partition("=")
@@ -95,7 +95,7 @@ class Redactor:
             self.learn_text(argument)
 
     def learn_table(self, table: Mapping[str, Any]) -> None:
-        """Take the secrets of a table such as a server's flags, and of the tables in it."""
+        """Learn the secrets in a table, for example a server's flags, and in its nested tables."""
         for name, value in table.items():
             self._learn_entry(str(name), value)
 
@@ -111,7 +111,7 @@ class Redactor:
             self.learn_text(value)
 
     def learn_hub_token(self, environment: Mapping[str, str]) -> None:
-        """Take the token that `hf auth login` left in its file."""
+        """Learn the token in the file that `hf auth login` wrote."""
         home = environment.get("HOME", "")
         cache = environment.get("XDG_CACHE_HOME") or f"{home}/.cache"
         folder = environment.get("HF_HOME") or f"{cache}/huggingface"
@@ -125,7 +125,7 @@ class Redactor:
     def text(self, text: str, block: KeyBlock | None = None) -> str:
         """Return a text with every secret in it replaced.
 
-        `block` remembers, from one text to the next, whether lines are those of a private key.
+        `block` remembers, from one text to the next, whether lines belong to a private key.
         """
         if len(text) < LEAST and not (block and block.lines):
             return text
@@ -133,7 +133,7 @@ class Redactor:
         for _ in range(TIMES - 1):
             if REDACTED not in text:
                 break
-            # Only lines that have a mark can have changed; each once, and all together, for speed.
+            # Only lines with a mark can have changed; for speed, each once and all together.
             lines = text.split("\n")
             before = [*dict.fromkeys(line for line in lines if REDACTED in line)]
             joined = "\n".join(before)
@@ -145,15 +145,15 @@ class Redactor:
         return text
 
     def data(self, data: bytes, block: KeyBlock | None = None) -> bytes:
-        """Return what is text in any encoding that has ASCII in it, with every secret replaced."""
+        """Return bytes, in any encoding that extends ASCII, with every secret replaced."""
         text = data.decode("latin-1")
         clean = self.text(text, block)
         return data if clean == text else clean.encode("latin-1")
 
     def pieces(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """Return what arrived in pieces with every secret replaced, also one that spans several.
+        """Return pieces of a text with every secret replaced, also if it spans several pieces.
 
-        There are as many pieces as before; the mark is in the one the secret began in.
+        The number of pieces stays; the mark is in the piece in which the secret begins.
         """
         text = b"".join(pieces).decode("latin-1")
         spans = merged(self._spans(text, KeyBlock()))
@@ -172,9 +172,9 @@ class Redactor:
         return clean
 
     def json(self, value: Any, block: KeyBlock | None = None) -> Any:
-        """Return a JSON value with every secret in it replaced; what is no JSON becomes text.
+        """Return a JSON value with every secret in it replaced; other values become text.
 
-        Texts in a list may be the lines of one: `block` remembers those of a private key.
+        Texts in a list may be lines of one text: `block` tracks a private key over them.
         """
         if value is None or isinstance(value, bool | int | float):
             return value
@@ -193,7 +193,7 @@ class Redactor:
         }
 
     def failure(self, value: Any, block: KeyBlock | None = None) -> Any:
-        """Return what is told of a failure, in texts and tables of texts, with no prompt quoted."""
+        """Return a failure's texts, or tables of texts, without quotations of prompts."""
         if isinstance(value, str):
             return self.prompts.prose(self.text(value, block))
         if isinstance(value, dict):
@@ -204,14 +204,14 @@ class Redactor:
         return self.json(value)
 
     def evidence(self, value: Any) -> Any:
-        """Return a JSON value that may have prompts and answers in it, and secrets in those."""
+        """Return a JSON value without its prompts, answers and secrets."""
         return self.prompts.json(self.json(value))
 
     def prompt(self, value: Any) -> Any:
         """Return a prompt, or a JSON value of prompts, with every secret in it replaced.
 
-        Prompts are sent again and compared: known secrets are found, and issuers' shapes outside
-        of images, but none by the names before them.
+        Prompts are sent again and compared: known secrets are replaced, and issuers' shapes outside
+        images, but not values that only follow a secret's name.
         """
         if isinstance(value, dict):
             return {name: self.prompt(member) for name, member in value.items()}
@@ -222,10 +222,10 @@ class Redactor:
         return self._prompt(value) if isinstance(value, str) else value
 
     def body(self, data: bytes) -> bytes:
-        """Return a request's body; the same bytes where nothing of it is hidden.
+        """Return a request's body; the same bytes if it has no secrets.
 
-        Of a JSON body the fields that hold credentials are replaced, and in its texts, which are
-        prompts and are sent again, known secrets and those shapes that are looked for in prompts.
+        In a JSON body, fields with credentials are replaced. In its texts, which are prompts and
+        are sent again, known secrets are replaced, and shapes that are searched for in prompts.
         """
         if not data.lstrip().startswith((b"{", b"[")):
             return self.prompts.body(self.data(data))
@@ -235,7 +235,7 @@ class Redactor:
         return self.prompts.body(data if clean == text else clean.encode("latin-1"))
 
     def response(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """Return a response in as many pieces as it arrived in."""
+        """Return a response; the number of its pieces stays."""
         return self.prompts.pieces(self.pieces(pieces))
 
     def _prompt(self, text: str) -> str:
@@ -257,7 +257,7 @@ class Redactor:
         return clean
 
     def _entry(self, name: str, value: Any, block: KeyBlock | None = None) -> Any:
-        """Return a value of a table by the name it has there."""
+        """Return a value of a table, redacted by its name there."""
         if isinstance(value, str):
             return REDACTED if pairs.is_secret(name, value) else self.text(value, block)
         if isinstance(value, list | tuple):
@@ -268,7 +268,7 @@ class Redactor:
     def _spans(
         self, text: str, block: KeyBlock | None = None, *, prompt: bool = False
     ) -> Iterator[Span]:
-        # A log says much the same again and again: most is told by looking at each word once.
+        # A log repeats itself: checking each word once is enough for most rules.
         words = text if len(text) < MUCH else "\n".join({*text.split()})
         letters = {*words}
         for spelling in self._spellings:
@@ -286,7 +286,7 @@ class Redactor:
 
 
 def _shapes(text: str, words: str, letters: set[str], *, prompt: bool) -> Iterator[Span]:
-    # An image in a prompt has every short text in it somewhere.
+    # The base64 of an image contains every short text somewhere.
     images = [match.span() for match in _DATA_URL.finditer(text)] if prompt else []
     for shape in patterns.shapes():
         if (shape.prompts or not prompt) and shape.letters <= letters and shape.anchor in words:

@@ -28,7 +28,7 @@ def redacted(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def redacted_words(words: Sequence[str]) -> Iterator[str]:
-    """Yield a command line's words without secrets: those of flags, and of variables handed on."""
+    """Yield a command line's words without secrets, in flags and in passed variables."""
     shapes, before = Redactor(), ""
     for word in words:
         flag, equals, _ = word.partition("=")
@@ -44,7 +44,7 @@ def redacted_words(words: Sequence[str]) -> Iterator[str]:
 
 
 def redacted_value(name: str, value: Any) -> Any:
-    """Return a flag's value, a table with tables in it perhaps, without the secrets in it."""
+    """Return a flag's value, possibly a nested table, without its secrets."""
     if is_secret_flag(name):
         return REDACTED
     return Redactor().json({name: value})[name]
@@ -53,9 +53,9 @@ def redacted_value(name: str, value: Any) -> Any:
 def without_secrets(
     table: Mapping[str, Any], is_secret: Callable[[str], bool], within: str = ""
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a table and the tables in it less their secrets, and the dotted names of these.
+    """Return a table and its nested tables without secrets, and the secrets' dotted names.
 
-    A secret is what `is_secret` says of its name, or a value that looks like one.
+    A value is a secret if `is_secret` is true for its name, or if it looks like one.
     """
     kept: dict[str, Any] = {}
     left_out: list[str] = []
@@ -71,10 +71,10 @@ def without_secrets(
 
 
 def is_secret_flag(name: str) -> bool:
-    """Return whether a flag of vLLM's, however it is spelled, takes a secret."""
+    """Return whether a flag of vLLM, in any spelling, takes a secret."""
     return surely_names_a_secret(name.lstrip("-"))
 
 
 def seal(value: str) -> bytes:
-    """Return what tells a value from another within this process, and nothing to anybody else."""
+    """Return a keyed hash, which distinguishes values within this process and reveals nothing."""
     return hashlib.blake2b(value.encode(), key=_KEY).digest()

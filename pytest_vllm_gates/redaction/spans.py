@@ -1,4 +1,4 @@
-"""Places in a text, as begin and end, and what becomes of a text without them."""
+"""Places in a text, as begin and end, and the text without them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Span = tuple[int, int]
 
 
 def everywhere(part: str, text: str) -> Iterator[Span]:
-    """Yield where a part is, overlapping places as one."""
+    """Yield the places of a part; overlapping places are joined."""
     begin, end, at = -1, -1, text.find(part)
     while at >= 0:
         if at > end:
@@ -27,7 +27,7 @@ def everywhere(part: str, text: str) -> Iterator[Span]:
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """Return spans in order, those that overlap or touch as one."""
+    """Return spans in order; spans that overlap or touch are joined."""
     merged: list[Span] = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:
@@ -48,7 +48,7 @@ def without(text: str, spans: Iterable[Span]) -> str:
 
 
 def lines_with(text: str, parts: Iterable[str]) -> Iterator[Span]:
-    """Yield the lines that have one of the parts; one that has two may come twice."""
+    """Yield the lines that contain one of the parts; a line with two may come twice."""
     for part in parts:
         at = text.find(part)
         while at >= 0:

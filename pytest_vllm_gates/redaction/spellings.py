@@ -1,4 +1,4 @@
-"""The spellings of a secret value in files: as URLs, JSON, HTML, Python and base64 have it."""
+"""The spellings of a secret value in files: in URLs, JSON, HTML, Python and base64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNESCAPED = re.compile(r"[A-Za-z0-9_.-]+")
 def spellings(value: str) -> Iterator[str]:
     """Yield the spellings of a value in a file: plain, quoted, escaped, or within base64.
 
-    What has other letters than ASCII's is there twice: in UTF-8 read as Latin-1 too, for bytes are.
+    A spelling with non-ASCII letters comes twice: also as UTF-8 read as Latin-1, like bytes.
     """
     yield from _base64(value.encode())
     for spelling in [value] if _UNESCAPED.fullmatch(value) else _escaped(value):
@@ -25,7 +25,7 @@ def spellings(value: str) -> Iterator[str]:
 
 
 def _escaped(value: str) -> Iterator[str]:
-    import html  # noqa: PLC0415 - only for values that are spelled otherwise somewhere
+    import html  # noqa: PLC0415 - only for values that have several spellings
     import json  # noqa: PLC0415
     from urllib.parse import quote, quote_plus  # noqa: PLC0415
 
@@ -43,11 +43,11 @@ def _escaped(value: str) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """Yield what base64 has of the data at each of its three places, in both alphabets."""
+    """Yield the base64 of the data at each of the three offsets, in both alphabets."""
     for offset in range(3):
         encoded = binascii.b2a_base64(b"\0" * offset + data, newline=False).decode()
         bits = 8 * (offset + len(data))
-        # Only characters all of whose bits are the data's.
+        # Only characters whose bits all come from the data.
         inner = encoded[-(-8 * offset // 6) : bits // 6]
         yield inner
         yield inner.replace("+", "-").replace("/", "_")

@@ -1,4 +1,4 @@
-"""Redacts a log while it is written: it comes in pieces, and a secret may span two of them."""
+"""Redacts a log while it is written: it comes in pieces, and a secret may span two pieces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.redaction.redactor import Redactor
 
 LONGEST_LINE = 2**16
-"""Bytes that are held back of a line that does not end."""
+"""Bytes that are kept back of an unfinished line."""
 WORDS = 3
 
 
@@ -25,11 +25,11 @@ class Stream:
         self._block = KeyBlock()
 
     def feed(self, data: bytes) -> bytes:
-        """Take what was written; return what can be passed on."""
+        """Add written bytes; return the bytes that can be passed on."""
         data = self._rest + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if len(data) - end > LONGEST_LINE:
-            # What is longest is held back: a secret that is not whole yet may be in it.
+            # The longest possible secret is kept back: it may not be complete yet.
             data = self._clean(data)
             end = max(end, len(data) - LONGEST_LINE)
             self._rest = data[end:]
@@ -38,18 +38,18 @@ class Stream:
         return self._clean(data[:end])
 
     def idle(self) -> bytes:
-        """Return what can be passed on of a line that is not ended, after a while of silence.
+        """Return the part of an unfinished line that can be passed on after some idle time.
 
-        The last words stay: a secret may follow that is known by them alone.
+        The last words are kept back: they may be the name of a secret that follows.
         """
         last_words = self._rest.rsplit(b" ", WORDS)[1:]
         end = len(self._rest) - len(b" ".join(last_words)) if last_words else 0
         data, self._rest = self._rest[:end], self._rest[end:]
-        # The line goes on: it is not over whether it is one of a private key.
+        # The line continues, so the state of a private key must not change yet.
         return self._clean(data, self._block.copy())
 
     def end(self) -> bytes:
-        """Return what is left."""
+        """Return the rest."""
         data, self._rest = self._rest, b""
         return self._clean(data)
 
@@ -58,11 +58,11 @@ class Stream:
 
 
 class NobodyReadsError(BrokenPipeError):
-    """What is printed goes nowhere any more: whoever read it has read enough."""
+    """The reader of the output has closed it."""
 
 
 class CleanText(io.TextIOBase):
-    """What is printed goes on to a text file line by line, without secrets."""
+    """A text file whose lines are passed on to another file, without secrets."""
 
     def __init__(self, file: TextIO, redactor: Redactor) -> None:
         self._file = file
@@ -71,22 +71,22 @@ class CleanText(io.TextIOBase):
         self._block = KeyBlock()
 
     def write(self, text: str) -> int:
-        """Take a text; its last line waits for its end. Raises `NobodyReadsError`."""
+        """Add a text; an unfinished last line waits. Raises `NobodyReadsError`."""
         lines, end, self._rest = (self._rest + printed(text)).rpartition("\n")
         if end:
             self._pass_on(self._redactor.text(lines + end, self._block))
         return len(text)
 
     def flush(self) -> None:
-        """Pass on the lines that are whole. Raises `NobodyReadsError`."""
+        """Pass on the complete lines. Raises `NobodyReadsError`."""
         self._pass_on("", flush=True)
 
     def isatty(self) -> bool:
-        """Return whether a person reads it."""
+        """Return whether the output is a terminal."""
         return self._file.isatty()
 
     def close(self) -> None:
-        """Pass on what is left; the file stays open. Raises `NobodyReadsError`."""
+        """Pass on the rest; the file stays open. Raises `NobodyReadsError`."""
         line, self._rest = self._rest, ""
         self._pass_on(self._redactor.text(line, self._block), flush=True)
 

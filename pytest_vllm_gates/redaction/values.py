@@ -1,4 +1,4 @@
-"""What a value looks like: whether it can be a secret at all, and how surely it is one."""
+"""Judges a value by its looks: whether it can be a secret, and how likely it is one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 REDACTED = "[redacted]"
 LEAST = 6
-"""Characters of the shortest value that is taken for a secret."""
+"""Characters of the shortest value that can be a secret."""
 LEAST_LIKELY = 8
 LEAST_BARE = 16
 
@@ -25,7 +25,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d[T \d:.,Z+-]*")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _HEX_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]{1,16}")
 _HEX = re.compile(r"(?:0x)?[0-9a-f]+", re.IGNORECASE)
-# Names of programs, and tokens as vLLM's `return_tokens_as_token_ids` names them.
+# Identifiers in code, and token names of vLLM's `return_tokens_as_token_ids`.
 _CODE = re.compile(
     r"[A-Za-z_]\w*(?:(?:\.|::|->|/)[A-Za-z_]\w*)++|[a-z][a-z0-9]*(?:_[a-z0-9]+)++|token_id:\d+"
 )
@@ -39,9 +39,9 @@ _LOOKS_AT = 200
 
 
 def hides(value: str) -> bool:
-    """Return whether a value can be a secret at all; the short and the common would be everywhere.
+    """Return whether a value can be a secret at all; short and common values would match anywhere.
 
-    The path of a file is none, though the file may hold one.
+    The path of a file is not a secret, although the file may contain one.
     """
     return (
         len(value) >= LEAST
@@ -53,7 +53,7 @@ def hides(value: str) -> bool:
 
 
 def like_a_credential(value: str, least: int = LEAST_LIKELY) -> bool:
-    """Return whether a value is a word of letters and digits, and not a number, path or code."""
+    """Return whether a value is a word of letters and digits, but not a number, path or code."""
     value = value[:_LOOKS_AT]
     return (
         len(value) >= least
@@ -68,24 +68,24 @@ def like_a_credential(value: str, least: int = LEAST_LIKELY) -> bool:
 
 
 def like_code(value: str) -> bool:
-    """Return whether a value is a name of a program, a path or the address of a page."""
+    """Return whether a value is an identifier, a path or a URL."""
     return _is_code(value) or value.startswith(("/", "http://", "https://"))
 
 
 def like_words(value: str) -> bool:
-    """Return whether a value is words written together, as kFp8StaticTensorSym."""
+    """Return whether a value consists of joined words, like kFp8StaticTensorSym."""
     kinds = [(char.isdigit(), char.isupper(), char.islower()) for char in value[:_LOOKS_AT]]
     changes = sum(before != after for before, after in pairwise(kinds))
     return _LOWER.search(value) is not None and changes < _MOST_CHANGES * (len(kinds) - 1)
 
 
 def random(value: str) -> bool:
-    """Return whether a value has a run of letters of both cases and digits, as keys have."""
+    """Return whether a value has a run of letters of both cases and digits, like keys."""
     return like_a_credential(value, LEAST_BARE) and _has_random_run(value[:_LOOKS_AT])
 
 
 def odd(value: str) -> bool:
-    """Return whether an unquoted value is no word of a sentence and no name of a program."""
+    """Return whether an unquoted value is neither a word of a sentence nor an identifier."""
     value = value[:_LOOKS_AT]
     if not hides(value) or _DATE.fullmatch(value) or _is_code(value):
         return False

@@ -1,8 +1,8 @@
 """Compares two lanes' results: regressions, defects of both lanes, and drift.
 
-A check that fails on both lanes is an existing defect of the deployment; one that fails on ours
-alone is a regression. Drift is a difference without a failure: no gate forbids it, and the next
-incident may start there. `drift.toml` lists the evidence that is compared for drift.
+A check that fails on both lanes is an existing defect of the deployment; a check that fails only
+on our lane is a regression. Drift is a difference without a failure: no gate forbids it, but the
+next incident may start there. `drift.toml` lists the evidence that is compared for drift.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SHIPPED = data.FOLDER / "drift.toml"
 
 
 class Watched(toml.Record):
-    """One piece of a check's evidence, by the key it is written under."""
+    """One piece of a check's evidence, by its key."""
 
     gate: str
     test: str
     where: str
-    """What a person calls it."""
+    """Its readable name."""
     key: str | None = None
     """None for all of the check's evidence."""
 
@@ -37,19 +37,19 @@ class _WatchedFile(toml.Record):
 
 
 def load() -> tuple[Watched, ...]:
-    """Return all that is watched."""
+    """Return all watched evidence."""
     return toml.load(SHIPPED, _WatchedFile).watched
 
 
 MARGIN = 0.05
-"""The share by which a figure may differ: the memory of two boots is never quite the same."""
+"""The share by which a figure may differ: the memory of two boots is never exactly equal."""
 THERE = "there"
 Key = tuple[str, str, str]
 """Family, gate and test."""
 
 
 class ComparedKind(StrEnum):
-    """What it means that a check came to something else on the two lanes, or failed on both."""
+    """How a check's outcomes on the two lanes differ, or that it fails on both."""
 
     REGRESSION = "regression"
     BOTH = "both"
@@ -59,7 +59,7 @@ class ComparedKind(StrEnum):
 
 @dataclass(frozen=True)
 class ComparedCheck:
-    """One check that did not pass on both lanes alike; None where a lane did not run it."""
+    """One check with different outcomes, or failed on both lanes; None if a lane did not run it."""
 
     family: str
     gate: str
@@ -73,7 +73,7 @@ class ComparedCheck:
 
 @dataclass(frozen=True)
 class LaneDrift:
-    """One thing that is otherwise on our lane although nothing failed; None where it is not."""
+    """One difference between the lanes without a failure; None if a lane lacks the value."""
 
     family: str
     where: str
@@ -95,7 +95,7 @@ def failing(results: Iterable[TestResult]) -> frozenset[Key]:
 
 
 def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[ComparedCheck, ...]:
-    """Return every check of which the two lanes' outcomes differ, or that fails on both."""
+    """Return every check whose outcomes on the two lanes differ, or that fails on both."""
     our_results, their_results = by_key(ours), by_key(theirs)
     compared = []
     for key in dict.fromkeys((*our_results, *their_results)):
@@ -131,9 +131,9 @@ def _kind(ours: Outcome | None, theirs: Outcome | None) -> ComparedKind | None:
 def drift(
     ours: Sequence[TestResult], theirs: Sequence[TestResult], watched: Iterable[Watched]
 ) -> tuple[LaneDrift, ...]:
-    """Return the differences in watched evidence, of the checks that both lanes ran.
+    """Return the differences in watched evidence of the checks that both lanes ran.
 
-    A check that fails on one lane is left out: it is compared already.
+    A check that fails on one lane is left out: `checks` already compares it.
     """
     our_results, their_results = by_key(ours), by_key(theirs)
     evidence_by_test = {(evidence.gate, evidence.test): evidence for evidence in watched}
@@ -172,7 +172,7 @@ def _differing(ours: Any, theirs: Any) -> Iterator[tuple[str, str | None, str | 
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value with the way to it; what a list holds is there or is not."""
+    """Yield every value with its path; for members of a list only their presence counts."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _leaves(inner, f"{name}: {key}" if name else str(key))
@@ -199,7 +199,7 @@ def _text(value: Any) -> str | None:
 def documents(
     compared: tuple[ComparedCheck, ...], drifted: tuple[LaneDrift, ...]
 ) -> Mapping[str, list[dict[str, Any]]]:
-    """Return both as they stand in `verdict.json`."""
+    """Return both as `verdict.json` contains them."""
     return {
         "checks": [
             {

@@ -1,4 +1,4 @@
-"""The shipped gates: their files, what each says of itself, and which have something to judge."""
+"""The shipped gates: their files, their titles, and which of them apply to a family."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def not_applicable(family: Family) -> dict[str, str]:
 
 
 def unasked(family: Family) -> set[str]:
-    """Return the gates that are not for a family of its kind, and of which nothing is said."""
+    """Return the gates that are not for a family of its kind, and are not reported."""
     return set() if family.pooling else {POOLING}
 
 

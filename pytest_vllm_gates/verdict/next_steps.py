@@ -1,4 +1,4 @@
-"""The commands that can turn HOLD into PROMOTE, in the order in which to type them."""
+"""The commands that can turn HOLD into PROMOTE, in the order in which to run them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.verdict.verdict import GateResult, Verdict
 
-# pytest's options that keep a run from seeing everything: with a value, and without.
+# pytest's options that leave out a part of a run: with a value, and without.
 SELECTING = ("-m", "-k", "--deselect", "--ignore", "--ignore-glob", "--maxfail")
 PARTIAL = (
     "-x", "--exitfirst", "--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip",
@@ -26,35 +26,35 @@ PARTIAL = (
 
 @dataclass(frozen=True)
 class JudgedFamily:
-    """One family of a run: what `--model` calls it, and what tells why it cannot be asked."""
+    """One family of a run: its `--model`, and the sources that explain why it does not answer."""
 
     model: str
     log: str | None = None
-    """The server's, where there is one."""
+    """The server's log, if there is one."""
     preflight: str | None = None
-    """The command that says whether it can boot; None where nothing is booted."""
+    """The command that checks whether it can boot; None if nothing is booted."""
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run, as far as the next one follows from it."""
+    """The facts of a run that the next commands depend on."""
 
     arguments: tuple[str, ...]
-    """pytest's, as typed, without paths that name single gates and options that never promote."""
+    """pytest's arguments, without paths that name single gates and options that never promote."""
     families: Mapping[str, JudgedFamily]
     gates: frozenset[str]
-    """Those that ship: each has a marker of its name."""
+    """The shipped gates: each has a marker with its name."""
     names: Mapping[str, tuple[str, ...]]
-    """The names of the plugin's options by the field that each fills, the one to print first."""
+    """The names of the plugin's options by their field; the name to print comes first."""
 
 
 def commands(verdict: Verdict, run: RunSummary) -> tuple[str, ...]:
-    """Return the commands; none where no command helps, and for what is no HOLD.
+    """Return the commands; none if no command helps, or if the verdict is not HOLD.
 
-    The last one is the whole run, which alone can promote.
+    The last one is the whole run: only a whole run can promote.
     """
     failed = sum(gate.outcome is Outcome.FAIL for gate in verdict.gates)
-    # A failure, here that of both lanes, is mended or waived; no command does that.
+    # A failure, here on both lanes, has to be fixed or waived; no command does that.
     open_reasons = [reason for reason in verdict.reasons[failed:] if reason != NOTHING_PASSED]
     if verdict.promotion is not Promotion.HOLD or not open_reasons:
         return ()
@@ -87,7 +87,7 @@ def _recordings(
     *,
     golden: bool,
 ) -> Iterator[str]:
-    """Yield what records what is missing: one command for all families that miss the same."""
+    """Yield the recording commands: one for all families in which the same is missing."""
     missing: dict[str, list[str]] = {}
     for gate in gates:
         if any(test.outcome is Outcome.MISSING and test.breaks is golden for test in gate.tests):
@@ -102,7 +102,7 @@ def _recordings(
             models = [run.families[family].model for family in families]
             arguments = [model_names[0], ",".join(models), *without(full_run, model_names)]
         marked = [name for name in names if name in run.gates]
-        # A gate of the project's own need not have a marker; its file has its name.
+        # A project's own gate may have no marker; its file has its name.
         own = [f"test_{name}" for name in names if name not in run.gates]
         for selector, chosen in (("-m", marked), ("-k", own)):
             if chosen:
@@ -112,7 +112,7 @@ def _recordings(
 def _with_more_pairs(
     gates: Iterable[GateResult], arguments: Sequence[str], names: Sequence[str]
 ) -> Sequence[str]:
-    """Return the run with twice the pairs of boots, where so many could not decide."""
+    """Return the run with twice the pairs of boots, if the current number could not decide."""
     tried = [
         len(test.evidence["pairs"])
         for gate in gates

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.waivers import SettledWaiver
 
-# The worst outcome of its tests is the gate's; a test that does not apply says nothing.
+# A gate has the worst outcome of its tests; a test that does not apply comes last.
 SEVERITY = (
     Outcome.FAIL,
     Outcome.BLOCKED,
@@ -48,21 +48,21 @@ class GateResult:
     reason: str
     tests: tuple[TestResult, ...]
     cause: str = ""
-    """Why, where that is told apart: "infrastructure" says nothing of what is served."""
+    """The kind of cause, if it is known: "infrastructure" is not a fault of the served bundle."""
 
     @property
     def shown_outcome(self) -> str:
-        """The outcome, with its cause where it has one."""
+        """The outcome, with its cause if it has one."""
         return f"{self.outcome} ({self.cause})" if self.cause else str(self.outcome)
 
     @property
     def duration_s(self) -> float:
-        """Seconds its tests took together."""
+        """Total seconds of its tests."""
         return sum(test.duration_s for test in self.tests)
 
     @property
     def requests(self) -> int:
-        """Requests that its tests sent together."""
+        """Total number of requests of its tests."""
         return sum(test.requests for test in self.tests)
 
     @property
@@ -73,22 +73,22 @@ class GateResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer of a run, the reasons by weight, and every gate's result."""
+    """The verdict of a run, the reasons by weight, and every gate's result."""
 
     promotion: Promotion
     reasons: tuple[str, ...]
     gates: tuple[GateResult, ...]
     standing: tuple[str, ...] = ()
-    """Known defects that were seen: they stand, and hold nothing."""
+    """Known defects that were seen: they do not block the promotion."""
     gone: tuple[str, ...] = ()
-    """Known defects that were not seen where they should have been: their entries can go."""
+    """Known defects that were expected, but not seen: their entries can be removed."""
     waivers: tuple[SettledWaiver, ...] = ()
-    """What became of the waivers that this run had to do with."""
+    """The waivers that concern this run, with their state."""
     next: tuple[str, ...] = ()
-    """Commands that would turn HOLD into PROMOTE, in the order in which they are to be typed."""
+    """Commands that would turn HOLD into PROMOTE, in the order in which to run them."""
 
     def exit_status(self, *, require_promotion: bool) -> int:
-        """Return 1 when something broke, else 0; `require_promotion` wants PROMOTE for a 0."""
+        """Return 1 if something broke, else 0; with `require_promotion` only PROMOTE gives 0."""
         if require_promotion:
             return {
                 Promotion.PROMOTE: EXIT_OK,
@@ -110,13 +110,13 @@ def decide(
 ) -> Verdict:
     """Turn the outcomes of a run into its verdict.
 
-    `expected` names for every family the gates that must have spoken; one without a result holds
-    the promotion, unless `not_applicable` has a reason for that (family, gate). `holds` are
-    reasons of the run as a whole: it was recording, it was cut short. Nothing unseen passes.
+    `expected` names the gates of every family that must have a result; a gate without one leads to
+    HOLD, unless `not_applicable` has a reason for that (family, gate). `holds` are reasons of the
+    run as a whole: it was recording, it was cut short. Nothing unseen passes.
 
-    `fails_there` are the checks, by family, gate and test, that fail on the lane called `there` as
-    well: a defect of the deployment, which holds the promotion and is no reason to go back.
-    `waivers` are told with the verdict; which failures they cover is in the outcomes.
+    `fails_there` are the checks, by family, gate and test, that also fail on the lane `there`: a
+    defect of the deployment, which leads to HOLD and is not a reason to roll back. `waivers` are
+    reported with the verdict; the outcomes already include the failures that they cover.
     """
     gates = _by_gate(results, expected, not_applicable or {})
     failed = [gate for gate in gates if gate.outcome is Outcome.FAIL]
@@ -125,7 +125,7 @@ def decide(
         _sentence([gate], shared_reason=_reason(new[id(gate)])) for gate in failed if new[id(gate)]
     ]
     undecided = [
-        f"{_sentence([gate])} (no regression: it fails on lane {there} as well)"
+        f"{_sentence([gate])} (not a regression: it also fails on lane {there})"
         for gate in failed
         if not new[id(gate)]
     ]
@@ -155,7 +155,7 @@ def decide(
     if waived:
         summary += f"; failures that are waived: {waived}"
     if standing:
-        summary += f"; known defects that stand: {len(standing)}"
+        summary += f"; known defects seen: {len(standing)}"
     return Verdict(Promotion.PROMOTE, (summary,), gates, standing, gone, tuple(waivers))
 
 
@@ -170,7 +170,7 @@ def _fails_here_alone(
 
 
 def _alike(gates: Iterable[GateResult]) -> list[list[GateResult]]:
-    """Return a family's gates together that are undecided for one reason."""
+    """Return groups of a family's gates that are undecided for the same reason."""
     groups: dict[tuple[str, str], list[GateResult]] = {}
     for gate in gates:
         groups.setdefault((gate.family, gate.reason), []).append(gate)
@@ -178,7 +178,7 @@ def _alike(gates: Iterable[GateResult]) -> list[list[GateResult]]:
 
 
 def _known_defects(gates: Iterable[GateResult], key: str) -> tuple[str, ...]:
-    """Return what the tests' evidence tells of known defects under `key`, once each."""
+    """Return the known defects in the tests' evidence under `key`, once each."""
     return tuple(
         dict.fromkeys(
             f"{gate.family}: {gate.gate}: {sentence}"
@@ -218,13 +218,13 @@ def _judge(family: str, gate: str, tests: tuple[TestResult, ...]) -> GateResult:
 
 
 def _reason(tests: Sequence[TestResult]) -> str:
-    """Return the first of their reasons, and how many others there are."""
+    """Return the first of their reasons, and the number of other reasons."""
     reasons = list(dict.fromkeys(test.reason for test in tests))
     return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
 
 
 def _sentence(gates: Sequence[GateResult], shared_reason: str | None = None) -> str:
-    """Return the reason that gates share; `shared_reason` replaces it where it is given."""
+    """Return the reason that gates share; `shared_reason` replaces it if it is given."""
     first = gates[0]
     reason = (first.reason if shared_reason is None else shared_reason).strip()
     line = reason.splitlines()[0] if reason else "no reason given"

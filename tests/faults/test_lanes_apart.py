@@ -167,7 +167,7 @@ DIFFERENCES = [
         open_door,
         gates="boot",
         stable=open_door,
-        says="no regression: it fails on lane stable as well",
+        says="not a regression: it also fails on lane stable",
         kind="both",
     ),
     Difference(

@@ -50,7 +50,7 @@ def test_failure_on_both_lanes_is_no_regression_and_holds(project: Project) -> N
     assert result.ret == 6
     assert "verdict: HOLD" in result.outlines
     (reason,) = reasons(result)
-    assert reason.endswith("(no regression: it fails on lane stable as well)")
+    assert reason.endswith("(not a regression: it also fails on lane stable)")
     (check,) = project.verdict()["against"]["checks"]
     assert check["kind"] == "both"
 

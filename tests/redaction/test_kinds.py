@@ -88,7 +88,7 @@ def test_private_key_that_is_not_ended_hides_no_more_than_its_lines() -> None:
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_whatever_a_library_rule_finds_is_redacted(data: st.DataObject) -> None:
+def test_matches_of_a_library_rule_are_redacted(data: st.DataObject) -> None:
     plugin = data.draw(st.sampled_from(library.plugins()))
     rule = data.draw(st.sampled_from(library.rules(plugin.name)))
     text = data.draw(st.from_regex(rule, alphabet=st.characters(codec="ascii")))

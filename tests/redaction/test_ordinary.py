@@ -122,7 +122,7 @@ def test_credentials_of_a_request_are_redacted_and_the_rest_of_it_stays() -> Non
      "return_tokens_as_token_ids", "monkey_patch", "KEYBOARD_LAYOUT", "compatibility",
      "SSH_AUTH_SOCK", "key_head_dim", "path", "passed_over", "num_speculative_tokens"],
 )  # fmt: skip
-def test_innocent_name_is_no_secrets(name: str) -> None:
+def test_innocent_name_is_not_secret(name: str) -> None:
     assert secrecy(name) is Secrecy.NONE
     assert not names_a_secret(name)
     assert not is_secret_flag(f"--{name}")
@@ -140,7 +140,7 @@ def test_secrets_name_is_one_in_every_spelling(name: str) -> None:
     words = name.replace("-", "_")
     for spelling in (name, words, words.lower(), words.upper(), words.replace("_", "-")):
         if spelling.lower() == words.lower() and "_" not in words and spelling != name:
-            continue  # what was told apart by capitals alone
+            continue  # it differed only in capitals
         assert secrecy(spelling) is Secrecy.SURE, spelling
         assert names_a_secret(spelling)
         assert is_secret_flag(f"--{spelling}")

@@ -28,7 +28,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 
 
 def forms(value: str) -> dict[str, str]:
-    """Return a value as it may stand in an artefact, spelled by the library that would."""
+    """Return a value as an artefact may contain it, spelled by the library that writes it."""
     return {
         "plain": value,
         "URL": quote(value, safe=""),

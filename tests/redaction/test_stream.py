@@ -35,7 +35,7 @@ def test_a_secret_in_a_line_that_never_ends_is_not_passed_on() -> None:
     for _ in range(3):
         output += stream.feed(b"." * (LONGEST_LINE - 5) + b"correct-")
         output += stream.feed(b"horse-9")
-    assert output, "it is not held back for ever"
+    assert output, "it is not kept back forever"
     output += stream.end()
     assert output.count(REDACTED.encode()) == 3
     assert b"horse" not in output
@@ -53,7 +53,7 @@ def test_printed_text_is_passed_on_line_by_line() -> None:
     assert file.getvalue() == f"one\n{REDACTED}\nlast"
     assert not file.closed
     clean.close()
-    assert file.getvalue().endswith("\nlast"), "what is left is told once"
+    assert file.getvalue().endswith("\nlast"), "the rest is written once"
 
 
 def test_idle_line_is_passed_on_without_its_last_words() -> None:

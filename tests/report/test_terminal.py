@@ -127,7 +127,7 @@ def test_known_defects_follow_the_verdict() -> None:
     assert summary[0][0] == "yellow"
     assert summary[2:] == [
         ("green", "verdict: PROMOTE"),
-        ("", "  - all 1 applicable gates passed (1 tests); known defects that stand: 1"),
+        ("", "  - all 1 applicable gates passed (1 tests); known defects seen: 1"),
         ("yellow", "  known defects, standing (-v tells each): qwen3.5: boot 1"),
         (
             "green",

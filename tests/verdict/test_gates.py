@@ -1,4 +1,4 @@
-"""Which gates are for a family, by whether it answers or makes vectors."""
+"""The gates that apply to a family depend on whether it answers or makes vectors."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NOWHERE = Path("/nonexistent")
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "gemma/3", "qwen3-vl"])
-def test_nothing_is_said_of_vectors_where_a_family_answers(name: str) -> None:
+def test_pooling_is_not_reported_for_a_family_that_answers(name: str) -> None:
     family = families.load(name, NOWHERE)
     assert verdict_gates.not_applicable(family) == family.not_applicable
     assert verdict_gates.unasked(family) == {"pooling"}
 
 
-def test_a_family_that_makes_vectors_is_told_what_does_not_apply() -> None:
+def test_gates_that_do_not_apply_to_vectors_are_reported() -> None:
     family = families.load("qwen3-embedding", NOWHERE)
     reasons = verdict_gates.not_applicable(family)
     assert verdict_gates.unasked(family) == set()

@@ -137,15 +137,13 @@ def test_the_worst_test_is_the_gates_outcome(outcomes: list[str], gate: str) -> 
     assert decision.gates[0].duration_s == 1.0
 
 
-def test_standing_known_defects_are_listed_once_and_do_not_hold() -> None:
+def test_known_defects_seen_are_listed_once_and_do_not_block() -> None:
     known = replace(result("streaming", "KNOWN"), evidence={STANDING: ["text is lost (vllm#1)"]})
     decision = decide([result("boot", "PASS"), known, known], {FAMILY: ["boot", "streaming"]})
     assert decision.promotion is Promotion.PROMOTE
     assert decision.standing == ("qwen3.5: streaming: text is lost (vllm#1)",)
     assert decision.gone == ()
-    assert decision.reasons == (
-        "all 2 applicable gates passed (1 tests); known defects that stand: 1",
-    )
+    assert decision.reasons == ("all 2 applicable gates passed (1 tests); known defects seen: 1",)
 
 
 def test_known_defect_does_not_hide_another_failure() -> None:
@@ -228,13 +226,13 @@ def test_promotion_counts_its_gates_and_tests() -> None:
     assert verdict("PASS", "N/A", "PASS").reasons == ("all 2 applicable gates passed (2 tests)",)
 
 
-def test_a_gate_that_did_not_run_holds() -> None:
+def test_a_gate_that_did_not_run_leads_to_hold() -> None:
     decision = decide([result("boot", "PASS")], {FAMILY: GATES})
     assert decision.promotion is Promotion.HOLD
     assert "qwen3.5: streaming did not run" in decision.reasons
 
 
-def test_a_family_none_of_whose_gates_ran_holds() -> None:
+def test_a_family_without_any_gate_run_leads_to_hold() -> None:
     decision = decide([result("boot", "PASS")], {FAMILY: ["boot"], "glm": ["boot"]})
     assert (decision.promotion, decision.reasons) == ("HOLD", ("glm: boot did not run",))
 
@@ -271,7 +269,7 @@ def test_unexpected_gate_is_not_listed_as_not_applicable() -> None:
     assert [(gate.gate, gate.outcome) for gate in decision.gates] == [("boot", "PASS")]
 
 
-def test_reason_of_the_run_holds() -> None:
+def test_reason_of_the_run_leads_to_hold() -> None:
     decision = decide([result("boot", "PASS")], {FAMILY: ["boot"]}, holds=["it was recording"])
     assert (decision.promotion, decision.reasons) == ("HOLD", ("it was recording",))
 
@@ -332,14 +330,14 @@ def test_another_result_that_is_not_pass_never_promotes(
         assert decide(more, {FAMILY: GATES}).promotion is not Promotion.PROMOTE
 
 
-def test_failure_on_both_lanes_holds_and_regression_rejects() -> None:
+def test_failure_on_both_lanes_leads_to_hold_and_regression_to_reject() -> None:
     old = replace(result("boot", "FAIL", "an old defect"), test="test_old")
     new = replace(result("boot", "FAIL", "a new one"), test="test_new")
     fails_there = {(FAMILY, "boot", "test_old")}
     decision = decide([old], {FAMILY: ["boot"]}, fails_there=fails_there, there="stable")
     assert decision.promotion == "HOLD"
     assert decision.reasons[0] == (
-        "qwen3.5: boot is FAIL: an old defect (no regression: it fails on lane stable as well)"
+        "qwen3.5: boot is FAIL: an old defect (not a regression: it also fails on lane stable)"
     )
     rejected = decide([old, new], {FAMILY: ["boot"]}, fails_there=fails_there, there="stable")
     assert rejected.promotion == "REJECT"
