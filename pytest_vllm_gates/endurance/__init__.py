@@ -1,1 +1,1 @@
-"""The endurance gate: asked for hours, a server answers as it did at first."""
+"""The endurance gate: after hours of requests, a server answers as it did at first."""

@@ -1,8 +1,8 @@
-"""Agents whose conversations grow turn by turn, and whose every answer is known.
+"""Agents whose conversations grow turn by turn, with a known answer to every question.
 
-All share one long beginning, some behind a picture of their own. A turn has a question, a call with
-its result, and a second question whose answer, a nonce of its own, a grammar allows alone: whoever
-answers another's request, loses one or mixes two up says another nonce.
+All share one long beginning, some behind different pictures. A turn has a question, a call with
+its result, and a second question. A grammar allows only one answer to it, a fresh nonce: a server
+that answers another's request, loses one or mixes two up returns another nonce.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CITIES = ("Oslo", "Lima", "Cairo", "Pune", "Quito", "Turin", "Osaka", "Accra")
 
 @dataclass
 class Agent:
-    """One agent; `turns` is after how many of its turns it begins anew."""
+    """One agent; after `turns` turns it begins a new conversation."""
 
     family: Family
     beginning: str
@@ -45,7 +45,7 @@ class Agent:
     turns: int
     chance: random.Random
     model: str = ""
-    """The adapter that it asks; empty for the served model."""
+    """The adapter that it uses; empty for the served model."""
     shows: bool = False
     """Whether each of its conversations begins with a picture."""
     _history: list[dict[str, Any]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Agent:
     _name: str = ""
 
     def next(self) -> tuple[dict[str, Any], str]:
-        """Return the next request, and the nonce that its answer has to hold."""
+        """Return the next request, and the nonce that its answer must contain."""
         if not self._history or self._turn >= self.turns:
             self._name = f"{self.chance.getrandbits(32):08x}"
             self._history = [{"role": "user", "content": self._opening()}, _said("I am.")]

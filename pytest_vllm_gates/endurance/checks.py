@@ -1,4 +1,4 @@
-"""Judges an endurance run: since when canaries differ, and what grew or sank."""
+"""Judges an endurance run: from which canary on they differ, and what grew or sank."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 WARM_UP = 0.2
 """The share of the blocks at the beginning that is not judged: caches and pools still fill."""
 RATES = tuple(2.0**-power for power in range(1, 12))
-"""The shares of wrong canaries that a broken server is taken to have, all as likely."""
+"""The assumed shares of wrong canaries on a broken server, all equally likely."""
 SHOWN = 3
 RUN = "run"
 
 
 def odds_of_right(wrong: int, asked: int, tolerated: float) -> float:
-    """Return how likely at most a right server is to ever answer so many canaries wrongly.
+    """Return an upper bound of the chance that a correct server gives so many wrong answers.
 
     The likelihood of a mixture of shares above the tolerated one, over that of the tolerated one:
     a test martingale for it, so that 1 over it bounds the chance however often one looks (Ville).
@@ -52,7 +52,7 @@ def odds_of_right(wrong: int, asked: int, tolerated: float) -> float:
 
 
 def change_point(canaries: Sequence[EnduredRequest]) -> int:
-    """Return which canary the wrong ones begin with, counted from 0: the likeliest place.
+    """Return the most likely first canary of the wrong ones, counted from 0.
 
     Two shares, one before and one from there on, by maximum likelihood.
     """
@@ -70,7 +70,7 @@ def change_point(canaries: Sequence[EnduredRequest]) -> int:
 
 
 def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
-    """Return what is wrong with the canaries, and why it is undecided; '' each where nothing is."""
+    """Return the fault of the canaries, and why it is undecided; '' each if there is none."""
     asked = result.of(CANARY)
     wrong = [each for each in asked if each.fault]
     if not wrong:
@@ -79,18 +79,18 @@ def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
     first, after = asked[since], asked[since:]
     late = sum(bool(each.fault) for each in after)
     sentence = (
-        f"since request {first.number}, {late} of {len(after)} questions got another answer than "
-        f"at first; of {since} before, {len(wrong) - late}\n"
+        f"since request {first.number}, {late} of {len(after)} questions got an answer that "
+        f"differs from the first; of {since} before, {len(wrong) - late}\n"
         + "\n".join(f"request {each.number}: {each.fault}" for each in wrong[:SHOWN])
     )
     odds = odds_of_right(len(wrong), len(asked), plan.tolerated)
     if min(odds, result.least_odds) <= plan.odds:
         return sentence, ""
-    return "", f"{sentence}\ntoo few to be sure: ask for more requests"
+    return "", f"{sentence}\ntoo few to be sure: send more requests"
 
 
 def others(result: EnduranceResult) -> tuple[list[Finding], list[Case]]:
-    """Return what is wrong with the other answers: none, or another's."""
+    """Return the faults of the other answers: no answer, or another's."""
     rest = [each for each in result.requests if each.kind != CANARY]
     cases = [Case(f"request {each.number} ({each.kind})", {}, each.body or None) for each in rest]
     findings = [
@@ -111,7 +111,7 @@ def _drift(
 
 
 def growth(result: EnduranceResult, plan: EndurancePlan) -> tuple[list[str], bool]:
-    """Return what of memory and handles grows beyond its limit, and whether either was judged."""
+    """Return which figures of memory and handles exceed their limit, and whether one was judged."""
     blocks = _settled(result.blocks)
     memory = _drift(blocks, lambda block: block.memory_bytes)
     handles = _drift(blocks, lambda block: block.handles)

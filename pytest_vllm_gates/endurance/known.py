@@ -1,4 +1,4 @@
-"""The questions whose answers are taken before all else, and the pictures that agents show."""
+"""The questions whose first answers are recorded, and the pictures that agents show."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.questions import Questions
 
 CONVERSATIONS = ("thinking-on", "tool-one", "tool-parallel", "tool-result", "json", "system")
-"""Asked beside the questions; they think, call tools, read results and write JSON."""
+"""Sent beside the questions; they think, call tools, read results and write JSON."""
 PICTURE = "picture "
-"""Begins the name of each question about a picture."""
+"""The beginning of the name of each question about a picture."""
 LEAST_BRIGHT, MOST_BRIGHT = 215, 255
 LEAST_SHARE, MOST_SHARE = 0.35, 0.8
 
 
 @dataclass(frozen=True)
 class KnownAnswer:
-    """A question, and the answer that the server gave it at first."""
+    """A question, and the server's first answer to it."""
 
     name: str
     body: Mapping[str, Any]
@@ -72,9 +72,9 @@ def asked(
 
 
 def taken(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> list[KnownAnswer]:
-    """Ask everything once. What is not answered is left out: other gates judge it, as at any time.
+    """Send everything once. Unanswered requests are left out: other gates judge them at any time.
 
-    The first request is kept in any case: a server that does not answer it is not asked on.
+    The first request is always kept: a server that does not answer it gets no more requests.
     """
     known: list[KnownAnswer] = []
     for name, body in bodies.items():
@@ -88,7 +88,7 @@ def taken(client: CompletionClient, bodies: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def picture(chance: random.Random) -> dict[str, Any]:
-    """Return the part of a message that holds a square, drawn anew each time."""
+    """Return the part of a message that contains a square, drawn anew each time."""
     scene = Scene(
         "colour",
         (chance.choice([*COLOURS]),),

@@ -1,4 +1,4 @@
-"""Asks a server so many times, or for so long: canaries, agents, and clients that leave."""
+"""Sends a server so many requests, or for so long: canaries, agents, and clients that hang up."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
 
 SEED = 38
 MOST_FAILED = 20
-"""Requests that fail in a row, after which there is no server to ask."""
+"""The number of failed requests in a row after which the run ends."""
 BEGINNING_TOKENS = 256
-"""Of the beginning that all agents share."""
+"""The length of the beginning that all agents share."""
 TURN_TOKENS = 160
-"""What a turn adds to a conversation, at most, beside the tool's result."""
+"""The most that a turn adds to a conversation, beside the tool's result."""
 LOOK_S = 0.2
 
 
 @dataclass
 class EnduranceTarget:
-    """A server, and what it is asked."""
+    """A server, and the requests for it."""
 
     endpoint: Endpoint
     family: Family
     plan: EndurancePlan
     questions: Questions
     canaries: Mapping[str, Mapping[str, Any]]
-    """Requests by name; the answers that they get at first are those that they have to keep."""
+    """Requests by name; their first answers are the expected ones."""
     metrics: Metrics | None
     concurrency: int
     context: int
@@ -69,21 +69,21 @@ class EnduranceTarget:
     answer_s: float
     """How long an answer may take."""
     invariant: bool
-    """Whether an answer may not depend on its company at all."""
+    """Whether an answer must not depend on its batch at all."""
     most_requests: int | None
-    """So many are sent; None for as many as `most_s` has room for."""
+    """The number of requests; None for as many as fit in `most_s`."""
     most_s: float | None
     processes: Callable[[], Sequence[int]] = list
     progress: Callable[[str], None] = lambda _: None
     adapters: Sequence[str] = ()
-    """Those that are served; agents ask them and the model by turns."""
+    """The served adapters; agents use them and the model by turns."""
     healthy: Completion | None = None
     """The first canary's answer before all else."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     _sent: list[EnduredRequest] = field(default_factory=list)
     _canaries: list[bool] = field(default_factory=list)
-    """Whether each got another answer than at first, in the order of their answers."""
+    """Whether each answer differs from the first one, in the order of the answers."""
     _tokens: int = 0
     _failed: int = 0
     """Requests without an answer, in a row."""
@@ -91,13 +91,13 @@ class EnduranceTarget:
     _least_odds: float = 1.0
 
     def hold(self) -> EnduranceResult:
-        """Ask until the end, or until it is sure that something is wrong."""
+        """Send requests until the end, or until a fault is certain."""
         client = CompletionClient(self.endpoint, self.answer_s)
         known = taken(client, self.canaries)
         self.healthy = known[0].answer
         if self.healthy.error:
-            return EnduranceResult((), (), 0.0, "a question is not answered to begin with")
-        # A server that takes no pictures has answered none.
+            return EnduranceResult((), (), 0.0, "the first question is not answered")
+        # Servers that take no pictures answered none of them.
         shows = any(each.name.startswith(PICTURE) for each in known)
         agents = [self._agent(lane, shows=shows) for lane in range(self.concurrency)]
         begun = time.monotonic()
@@ -195,12 +195,12 @@ class EnduranceTarget:
                 self._least_odds = min(self._least_odds, odds)
                 if odds <= self.plan.odds and not self._ended:
                     self._ended = (
-                        f"{sum(self._canaries)} of {len(self._canaries)} questions got another "
-                        f"answer than at first (odds of a right server {odds:.0e})"
+                        f"{sum(self._canaries)} of {len(self._canaries)} questions got an answer "
+                        f"that differs from the first (odds of a correct server {odds:.0e})"
                     )
 
     def _blocks(self, working: Sequence[Future[None]], begun: float) -> Iterator[EnduranceBlock]:
-        """Yield the server's figures after each block, while anybody works."""
+        """Yield the server's figures after each block, while requests are sent."""
         blocks = 1
         at, tokens = begun, 0
         while any(not future.done() for future in working):

@@ -1,4 +1,4 @@
-"""What an endurance run is asked for, and what it came to."""
+"""The plan of an endurance run, and its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FILE = data.FOLDER / "endurance.toml"
 CANARY, AGENT, LEFT = "canary", "agent", "left"
 LOST = "lost"
-"""A canary without an answer: no answer is not another answer."""
+"""A canary without an answer: it does not count as a different answer."""
 
 
 class EndurancePlan(toml.Record):
@@ -33,9 +33,9 @@ class EndurancePlan(toml.Record):
     handles: int = Field(gt=0)
     loss: Share
     tolerated: Share
-    """The share of canaries that a right server may answer otherwise."""
+    """The share of canaries that a correct server may answer differently."""
     odds: Share
-    """How unlikely the canaries are on a right server where the run ends early."""
+    """The odds of a correct server at which the run ends early."""
 
 
 def load() -> EndurancePlan:
@@ -52,9 +52,9 @@ class EnduredRequest:
     kind: str
     """`CANARY`, `AGENT`, `LEFT` or `LOST`."""
     fault: str = ""
-    """What is wrong with its answer, as a sentence; empty where nothing is."""
+    """The fault of its answer, as a sentence; empty without one."""
     body: Mapping[str, Any] = field(default_factory=dict)
-    """What was sent, where something is wrong."""
+    """The request that was sent, if its answer has a fault."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class EnduranceBlock:
     """Tokens of the answers since the block before."""
     took_s: float
     memory_bytes: int | None
-    """Resident memory of the server's processes; None where they are not seen."""
+    """Resident memory of the server's processes; None if it was not measured."""
     handles: int | None
-    """Files and sockets that they hold open."""
+    """Files and sockets that the processes have open."""
     preempted: int | None = None
-    """Requests begun anew since the server started."""
+    """Requests that were restarted (preempted) since the server started."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -87,10 +87,10 @@ class EnduranceResult:
     blocks: tuple[EnduranceBlock, ...]
     took_s: float
     ended_early: str = ""
-    """Why it was broken off; empty where it ran as long as it was asked to."""
+    """Why it was ended early; empty if it ran for its planned length."""
     least_odds: float = 1.0
-    """The least odds of a right server at any time of the run. Right answers after the end take
-    nothing of it back (Ville's inequality)."""
+    """The least odds of a correct server at any time of the run. Correct answers after the end do
+    not raise them again (Ville's inequality)."""
 
     def of(self, kind: str) -> tuple[EnduredRequest, ...]:
         """Return the requests of a kind."""

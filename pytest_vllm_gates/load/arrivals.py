@@ -1,7 +1,7 @@
 """Compares when requests were sent with their schedule: a difference is the client's limit.
 
 The squared coefficient of variation of the gaps between two requests (variance / mean²) is 0 for a
-constant rate and 1 for a Poisson process. Of n gaps of a Poisson process it is, but for constants,
+constant rate and 1 for a Poisson process. For n gaps of a Poisson process it is, but for constants,
 Greenwood's statistic, whose mean and variance are known exactly (P. A. P. Moran, The random
 division of an interval, Suppl. JRSS 9, 1947): n / (n + 1), and 4 n⁴ / ((n - 1) (n + 1)² (n + 2)
 (n + 3)). Its tails are taken for those of a log-normal distribution: in simulations of 10 to 2000
@@ -30,15 +30,15 @@ FEWEST_GAPS = 10
 UNEVEN = 0.25
 """Gaps at a constant rate scatter by less than half of their mean."""
 LATE_SHARE = 0.25
-"""The share of the limit on first tokens by which the client may be late itself."""
+"""The share of the limit on first tokens by which the client itself may be late."""
 GROWTH = 0.1
-"""So much of a phase's time the client falls behind who cannot keep its rate; not for a moment, but
-by the median of the last quarter against that of the first."""
+"""The share of a phase's time by which a client that cannot keep its rate falls behind; measured by
+the median of the last quarter against the median of the first."""
 QUARTER = 4
 LEAST_S = 0.02
-"""Requests of the same moment go out one after the other: so far apart they may be."""
+"""Requests of the same moment go out one after the other, at most so far apart."""
 OWN_ERRORS = ("no socket", "cannot connect: EADDRNOTAVAIL", "cannot connect: EMFILE")
-"""How the errors of requests begin that this machine's limits kept from going out."""
+"""The beginnings of errors of requests that this machine's limits kept from being sent."""
 
 
 def late(phase: Phase, limits: plans.LoadLimits) -> str:
@@ -61,7 +61,7 @@ def send_fault(phase: Phase) -> str:
 
 
 def schedule_fault(phase: Phase) -> str:
-    """Return how the sent requests differ from their schedule; '' where they do not.
+    """Return how the sent requests differ from their schedule; '' if they do not.
 
     A phase whose requests are sent as users become free has no schedule.
     """
@@ -72,7 +72,7 @@ def schedule_fault(phase: Phase) -> str:
 
 
 def _growing_lag(schedule: Schedule) -> str:
-    """Return that the client lags more and more, with the rate it reaches; '' where it does not."""
+    """Return that the client lags more and more, with the rate it reaches; '' if it does not."""
     times = zip(schedule.intended_s, schedule.sent_s, strict=True)
     pairs = [(intended, sent) for intended, sent in times if sent is not None]
     if len(pairs) <= FEWEST_GAPS:
@@ -84,8 +84,8 @@ def _growing_lag(schedule: Schedule) -> str:
         return ""
     planned_rate, sent_rate = (_rate(times) for times in zip(*pairs, strict=True))
     return (
-        f"this client falls {grown:.2f} s behind: {planned_rate:.4g} requests a second were asked "
-        f"for and it sends {sent_rate:.4g}; that is its own limit, not the server's"
+        f"this client falls {grown:.2f} s behind: {planned_rate:.4g} requests per second were "
+        f"planned and it sends {sent_rate:.4g}; that is its own limit, not the server's"
     )
 
 
@@ -97,15 +97,15 @@ def _wrong_spacing(schedule: Schedule) -> str:
         return ""
     if schedule.process == CONSTANT and squared_cv > UNEVEN:
         return (
-            f"a constant rate was asked for, and this client sent at uneven times: the gaps' "
-            f"squared coefficient of variation is {squared_cv:.2f}, {UNEVEN:g} may be"
+            f"a constant rate was planned, and this client sent at uneven times: the gaps' "
+            f"squared coefficient of variation is {squared_cv:.2f}, expected at most {UNEVEN:g}"
         )
     low, high = tolerance(len(sent) - 1)
     if schedule.process == POISSON and not low <= squared_cv <= high:
         return (
-            f"Poisson arrivals were asked for, and those this client sent are none: the gaps' "
-            f"squared coefficient of variation is {squared_cv:.2f}, {low:.2f} to {high:.2f} is "
-            f"what {len(sent) - 1} gaps have"
+            f"Poisson arrivals were planned, and this client's arrivals are not: the gaps' "
+            f"squared coefficient of variation is {squared_cv:.2f}, expected {low:.2f} to "
+            f"{high:.2f} for {len(sent) - 1} gaps"
         )
     return ""
 

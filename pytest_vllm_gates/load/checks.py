@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 Judged = tuple[list[Finding], list[Case]]
 
 CHUNKS = "chunks"
-"""How tokens are counted where the server sends no counts: one for each piece of text."""
+"""The token source without counts from the server: one token for each piece of text."""
 STALL_S = 1.0
 STALL_GAPS = 10.0
 """A stall is so many times the usual time between two tokens."""
 SILENT_SHARE = 0.25
-"""The share of a stall in which no other stream may have had a token either: a busy machine stops
-all of them, and what stops one alone is the server's doing or its proxy's."""
+"""The share of a stall in which no other stream had a token either: a busy machine stops all
+streams; a stall of a single stream is caused by the server or its proxy."""
 FEWEST_LOOKS = 10
 RUNNING_SHARE = 0.8
-"""So many of the open streams are seen running at one of the looks at least: between two requests
+"""The share of the open streams that has to run at one observation at least: between two requests
 of a user the server has one less."""
 
 
@@ -63,7 +63,7 @@ def _miscounted(phase: Phase) -> Iterator[str]:
         both = {answer.prompt_tokens, lengths.prompt_tokens}
         if lengths.output_tokens not in (None, answer.output_tokens):
             yield (
-                f"{lengths.output_tokens} tokens were asked for, whatever ends an answer, and "
+                f"{lengths.output_tokens} tokens were requested (ignore_eos), and "
                 f"{answer.output_tokens} came"
             )
         elif answer.token_ids not in (None, answer.output_tokens):
@@ -78,9 +78,9 @@ def _miscounted(phase: Phase) -> Iterator[str]:
 
 
 def uncounted(loaded: LoadResult) -> Judged:
-    """Find phases in which the server's counters moved by other sums than its answers have.
+    """Find phases in which the server's counters differ from the sums of the answers.
 
-    Judges only phases in which every request was answered and no other test sent any.
+    Judges only phases in which every request was answered and no other test sent requests.
     """
     findings, cases = [], []
     for phase in loaded.phases:
@@ -109,8 +109,8 @@ def uncounted(loaded: LoadResult) -> Judged:
 def other_clients(loaded: LoadResult) -> bool:
     """Return whether other clients use the server, too.
 
-    Requests were in flight before a phase, or the server counts more than this run requested. An
-    answer that failed may have been counted, so that a phase with one tells nothing.
+    Requests were in flight before a phase, or the server counts more than this run requested. A
+    failed answer may have been counted, so that a phase with one proves nothing.
     """
     sums = [
         (
@@ -139,8 +139,8 @@ def below_concurrency(loaded: LoadResult) -> Judged:
             waiting = max(load.waiting for load in looks)
             queue = f"{waiting} wait in the server" if waiting else "the others wait before it"
             message = (
-                f"{phase.users} streams at once are planned, and at most {running} run while "
-                f"{queue}: see --max-num-seqs, the KV cache's room, and what stands before vLLM"
+                f"{phase.users} concurrent streams are planned, and at most {running} run while "
+                f"{queue}: check --max-num-seqs, the KV cache's room, and proxies before vLLM"
             )
             findings.append(Finding(case, message))
     return findings, cases
@@ -191,7 +191,7 @@ def _gaps(times: Sequence[float]) -> list[float]:
 def _lone_gaps(
     request: AnsweredRequest, streams: Sequence[AnsweredRequest], least: float
 ) -> Iterator[float]:
-    """Yield the longest gap of a stream where it is a stall: the others' tokens came meanwhile."""
+    """Yield the longest gap of a stream if it is a stall: the others' tokens came meanwhile."""
     times = [at for at, _ in request.tokens]
     long = [pair for pair in itertools.pairwise(times) if pair[1] - pair[0] >= least]
     if not long:

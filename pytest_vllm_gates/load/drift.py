@@ -56,7 +56,7 @@ def throughput(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
 
 
 def memory(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
-    """Return how the server's resident memory drifts, in bytes; None where it is not seen."""
+    """Return how the server's resident memory drifts, in bytes; None if it was not measured."""
     steady = [block for block in settled(blocks) if block.memory_bytes is not None]
     return drift(
         [block.at_s for block in steady], [float(block.memory_bytes or 0) for block in steady]
@@ -64,9 +64,9 @@ def memory(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
 
 
 def losing(soak_drift: SoakDrift, allowed: float, over: str = "soak") -> str:
-    """Return what is lost where all of the interval is beyond the allowed share; else ''.
+    """Return what is lost if all of the interval is beyond the allowed share; else ''.
 
-    `over` is what the figures were taken in.
+    `over` is the unit of time of the figures.
     """
     lost = -soak_drift.high / soak_drift.level
     if lost <= allowed:
@@ -79,7 +79,7 @@ def losing(soak_drift: SoakDrift, allowed: float, over: str = "soak") -> str:
 
 
 def may_be_losing(soak_drift: SoakDrift, allowed: float, over: str = "soak") -> str:
-    """Return why it is undecided whether too much is lost; '' where it is decided."""
+    """Return why it is undecided whether too much is lost; '' if it is decided."""
     most = -soak_drift.low / soak_drift.level
     if most <= allowed:
         return ""
@@ -90,7 +90,7 @@ def may_be_losing(soak_drift: SoakDrift, allowed: float, over: str = "soak") -> 
 
 
 def growing(soak_drift: SoakDrift, allowed_mib: float, over: str = "soak") -> str:
-    """Return by how much memory grows where all of the interval is beyond the limit; else ''."""
+    """Return by how much memory grows if all of the interval is beyond the limit; else ''."""
     if soak_drift.low <= allowed_mib * MIB:
         return ""
     return (

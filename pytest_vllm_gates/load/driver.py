@@ -40,48 +40,48 @@ if TYPE_CHECKING:
 STREAMS, ARRIVALS, TRACE, CROWD, RAMP = "streams", "arrivals", "trace", "crowd", "ramp"
 REST_S = 15.0
 ALIKE = 2
-"""Equal looks in a row after which a server's counters have come to rest."""
+"""The number of equal readings in a row after which a server's counters count as settled."""
 BLOCKS = 20
 LEAST_BLOCK_S = 2.0
 SPARE = 4.0
-"""So many times the requests are made ready for a block that should be needed."""
+"""The requests that are prepared for a block, as a multiple of the expected number."""
 
 
 @dataclass
 class LoadTarget:
-    """A server, its planned load, and what is needed to watch it."""
+    """A server, its planned load, and the means to watch it."""
 
     endpoint: Endpoint
     family: Family
     traffic: Traffic
     text: Sequence[int]
-    """Token ids to cut prompts from."""
+    """Token ids for prompts."""
     questions: Questions
     metrics: Metrics | None
     canary: Callable[[], Completion]
-    """Asks a short question."""
+    """Sends a short question."""
     stall_s: float
-    """How long nothing may move while requests are in flight."""
+    """How long there may be no progress while requests are in flight."""
     answer_s: float
     """How long an answer to a question may take."""
     processes: Callable[[], Sequence[int]] = list
     folder: Path | None = None
-    """Where the stacks of a hanging server are written."""
+    """The file for the stacks of a hanging server."""
     soak_s: float = 0.0
     """How long the streams are kept up at the end."""
     workers: Workers = ALONE
-    """Who shares the sending."""
+    """The processes that share the sending."""
     trace: TraceSelection | None = None
-    """What is replayed in place of arrivals that are made up."""
+    """The trace to replay instead of generated arrivals."""
     context: int = 0
-    """Tokens of context the server has; only a trace needs it."""
+    """The server's context in tokens; only a trace needs it."""
     ramp: Judge | None = None
-    """Returns what kept a rate from being served; without it there is no ramp."""
+    """Returns the limit that a rate exceeded; required for a ramp."""
     progress: Callable[[str], None] = lambda _: None
 
     def load(self) -> LoadResult:
         """Drive every phase, until the server does not come back."""
-        self.canary()  # the next one finds a warm prefix, as all that follow do
+        self.canary()  # the next one finds a warm prefix, as all later ones do
         healthy = self.canary()
         if healthy.error:
             return LoadResult(healthy, (), (), None)
@@ -241,7 +241,7 @@ class LoadTarget:
         return watchdog.hang(self.endpoint, self.processes(), self.folder)
 
     def _figures(self) -> Load | None:
-        """Return the server's figures once they have come to rest; None where it has none."""
+        """Return the server's figures once they have settled; None if it has none."""
         deadline = time.monotonic() + REST_S
         figures: Load | None = None
         alike = 0
@@ -268,6 +268,6 @@ class LoadTarget:
 
 
 def _quiet_s(requests: Requests) -> float:
-    """Return the longest time for which no request goes out, because none is to."""
+    """Return the longest time for which no request is scheduled."""
     times = [0.0, *(request.at_s for request in requests.planned if request.at_s is not None)]
     return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)

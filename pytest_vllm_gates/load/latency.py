@@ -2,18 +2,18 @@
 
 Units: seconds, and requests per second.
 
-TTFT, time to first token: from when a request was to go out until its first token came. Not the
-first chunk: that one has the role and no token. Counted from the intended time, the wait of a
-request that could not go out is part of it (no coordinated omission).
+TTFT, time to first token: from the scheduled time of a request until its first token came. Not the
+first chunk: that one has the role and no token. Counted from the scheduled time, it includes the
+wait of a request that could not be sent yet (no coordinated omission).
 
 ITL, inter-token latency: the time since the tokens before came, shared out among those that came
 together. A request of n tokens has as many as it has tokens after its first arrival.
 
 TPOT, time per output token: (last token - first token) / (tokens - 1), one figure a request.
 
-E2E, end-to-end latency: from the intended time until the answer was over.
+E2E, end-to-end latency: from the scheduled time until the answer was over.
 
-Goodput: requests per second that met every limit they were given.
+Goodput: requests per second that met all their limits.
 
 The names are those of `vllm bench serve` (`calculate_metrics` in vLLM's `benchmarks/serve.py`),
 which differs in two: it takes a chunk for a token, and counts from when a request was really sent.
@@ -50,7 +50,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class LatencyLimits:
-    """What a request may take to count as good; seconds."""
+    """The limits within which a request counts as good; seconds."""
 
     ttft_s: float = math.inf
     tpot_s: float = math.inf
@@ -66,7 +66,7 @@ class LatencyLimits:
 
 
 def latency(answer: AnsweredRequest) -> Latency | None:
-    """Return a request's figures; None where no token came or the answer is not whole."""
+    """Return a request's figures; None if no token came or the answer is incomplete."""
     if answer.error or not answer.tokens:
         return None
     times = [at for at, _ in answer.tokens]
@@ -83,18 +83,18 @@ def latency(answer: AnsweredRequest) -> Latency | None:
 
 
 def goodput(answers: Iterable[AnsweredRequest], limits: LatencyLimits, took_s: float) -> float:
-    """Return how many requests a second were answered within the limits."""
+    """Return how many requests per second were answered within the limits."""
     latencies = [latency(answer) for answer in answers]
     return sum(1 for times in latencies if times and limits.met_by(times)) / took_s
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below which a share of them lies, 0 to 1; between two, a straight line.
+    """Return the value below which a share (0 to 1) lies; between two values, interpolated.
 
     NumPy's `linear` method (Hyndman and Fan's seventh). Raises `ValueError` for no values.
     """
     if not values:
-        raise ValueError("of no values there is no percentile")
+        raise ValueError("a percentile needs at least one value")
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     low = math.floor(at)
@@ -103,7 +103,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def beyond(phase: Phase, limits: plans.LoadLimits) -> Iterator[str]:
-    """Yield what of a phase's latencies, SLO attainment and preemptions is beyond its limits.
+    """Yield the phase's latencies, SLO attainment and preemptions that exceed their limits.
 
     A phase without answers yields preemptions only.
     """

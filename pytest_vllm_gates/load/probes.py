@@ -1,4 +1,4 @@
-"""Probes during a load: questions whose answers are known, and tickets."""
+"""Probes during a load: questions with known answers, and tickets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.questions import Questions
 
 TICKETS = 2
-"""Threads that send tickets at the same time."""
+"""Threads that send tickets concurrently."""
 
 
 def probing(
@@ -27,7 +27,7 @@ def probing(
 ) -> Probes:
     """Return the probes of a load, after sending their questions once without load.
 
-    `probes`: where answers go; `answer_s`: how long one may take.
+    `probes`: the list that receives the answers; `answer_s`: the time limit of one.
     """
     client = CompletionClient(endpoint, answer_s)
     bodies = [
@@ -56,7 +56,7 @@ def probing(
 
 
 class Probes:
-    """Sends probes from threads of their own while its `with` block lasts."""
+    """Sends probes from separate threads while its `with` block lasts."""
 
     def __init__(
         self, probes: list[Probe], askers: Sequence[Callable[[threading.Event], Iterator[Probe]]]

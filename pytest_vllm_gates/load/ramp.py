@@ -1,6 +1,6 @@
-"""Finds the highest rate at which a server keeps its limits: its capacity under SLO.
+"""Finds the highest rate within the limits: a server's capacity under SLO.
 
-A ramp raises the offered rate until the server does not keep it, then bisects.
+A ramp raises the offered rate until the server exceeds a limit, then bisects.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     Judge: TypeAlias = Callable[[float, Phase], Limit | None]
 
 MOST_POINTS = 500
-"""Of more answers every second one is looked at, or every third: pairs are many."""
+"""With more answers only every second one is used, or every third: there are many pairs."""
 FEWEST = 20
 """Requests of a step: fewer have no useful 95th percentile."""
 
 
 def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
-    """Return what kept a rate from being served within the limits; None where nothing did."""
+    """Return the limit that a rate exceeded; None if it exceeded none."""
     if why := arrivals.schedule_fault(phase) or arrivals.late(phase, traffic.limits):
         return Limit(why, clients=True)
     if phase.hang:
@@ -44,20 +44,20 @@ def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
         return Limit(why, clients=False)
     if achieved(phase, at_most=True) < traffic.ramp.achieved:
         why = (
-            f"{achieved(phase) * rate:.3g} of {rate:.3g} requests a second are answered, "
-            f"{traffic.ramp.achieved:.0%} have to be"
+            f"{achieved(phase) * rate:.3g} of {rate:.3g} requests per second are answered, "
+            f"{traffic.ramp.achieved:.0%} are required"
         )
         return Limit(why, clients=False)
     return None
 
 
 def achieved(phase: Phase, *, at_most: bool = False) -> float:
-    """Return at what share of the rate at which requests came their answers were over, 0 to 1.
+    """Return the rate at which answers ended as a share of the rate of requests, 0 to 1.
 
-    A server that keeps up is done as long after the last request as after the first; where it is
-    done b seconds later for every second that a request came later, it answers 1 / b of them. The
-    slope is Sen's, as a soak's drift: a single bad moment leaves it be. `at_most`: with the end of
-    its 95 % interval that speaks for the server.
+    A server that keeps up ends the last answer as soon as the first; if it ends b seconds later for
+    every second that a request came later, it answers 1 / b of them. The slope is Sen's, as for a
+    soak's drift: a single bad moment does not change it. `at_most`: with the end of its 95 %
+    interval that is in the server's favour.
     """
     from scipy import stats  # noqa: PLC0415 - half a second of import, for a ramp alone
 
@@ -80,14 +80,14 @@ def capacity(steps: Sequence[RampStep]) -> float | None:
 
 
 def limited(steps: Sequence[RampStep]) -> RampStep | None:
-    """Return the step with the lowest rate that was not kept; None where all were."""
+    """Return the step with the lowest rate that was not kept; None if all were."""
     return min((step for step in steps if step.limit), key=lambda step: step.rate, default=None)
 
 
 def below(rate: float, steps: Sequence[RampStep]) -> str:
-    """Return that the server does not keep a planned rate; '' where it does.
+    """Return that the server does not keep a planned rate; '' if it does.
 
-    Returns '' where the client reached its own limit first: see `undecided`.
+    Returns '' if the client reached its own limit first: see `undecided`.
     """
     highest, first = capacity(steps), limited(steps)
     if first is None or first.limit is None or first.limit.clients or rate <= (highest or 0.0):
@@ -100,7 +100,7 @@ def below(rate: float, steps: Sequence[RampStep]) -> str:
 
 
 def undecided(rate: float, steps: Sequence[RampStep]) -> str:
-    """Return why the ramp does not show whether a planned rate is kept; '' where it does."""
+    """Return why the ramp does not show whether a planned rate is kept; '' if it does."""
     highest, first = capacity(steps), limited(steps)
     if rate <= (highest or 0.0) or (first and first.limit and not first.limit.clients):
         return ""
@@ -141,7 +141,7 @@ def count(rate: float, plan: Ramp) -> int:
 
 @dataclass
 class RampDriver:
-    """One ramp: `drive` drives a step at a rate; `limit` returns what kept it from being served."""
+    """One ramp: `drive` drives a step at a rate; `limit` returns the limit that it exceeded."""
 
     plan: Ramp
     drive: Callable[[float], Phase]
@@ -152,9 +152,9 @@ class RampDriver:
     def climb(self, start: float) -> tuple[RampStep, ...]:
         """Return the steps in the order they were driven, from this rate on.
 
-        Up while rates are kept; down first where even the start is not. Then, between the highest
-        that was kept and the lowest that was not, half-way in the logarithm. A limit of the client
-        and a server that hangs or answers nothing end it.
+        Up while rates are kept; down first if even the start is not. Then, between the highest
+        that was kept and the lowest that was not, half-way in the logarithm. A limit of the client,
+        and a server that hangs or answers nothing, end it.
         """
         rate = start
         while len(self.steps) < self.plan.steps and self._goes_on():

@@ -24,7 +24,7 @@ COMPLETIONS = "/v1/completions"
 COUNTED = {"include_usage": True, "continuous_usage_stats": True}
 STREAMED = {"stream": True, "stream_options": COUNTED}
 OWN_TOKENS = 8
-"""At the beginning of a block, drawn for it alone."""
+"""Tokens at the beginning of a block, drawn for that block alone."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,12 @@ class Requests:
 class Maker:
     """Makes requests for completions of token ids, which a server reads unchanged.
 
-    An answer goes on to its last token whatever the model would like (`ignore_eos`), so that two
-    servers have the same to do. Every chunk has the count of tokens so far
-    (`continuous_usage_stats`).
+    Answers continue to their last token regardless of the model (`ignore_eos`), so that two servers
+    have the same work. Every chunk has the count of tokens so far (`continuous_usage_stats`).
     """
 
     def __init__(self, endpoint: Endpoint, traffic: Traffic, token_ids: Sequence[int]) -> None:
-        """`token_ids`: what prompts are cut from, at least twice as many as the longest has."""
+        """`token_ids`: the tokens for prompts, at least twice as many as the longest has."""
         self._endpoint = endpoint
         self._traffic = traffic
         self._token_ids = token_ids
@@ -54,7 +53,7 @@ class Maker:
         self._path = f"{urlsplit(endpoint.root_url).path}{COMPLETIONS}"
 
     def make(self, seed: str, times: Sequence[float | None]) -> Requests:
-        """Return one request for each time it is to go out; the same for the same seed."""
+        """Return one request for each scheduled time; the same for the same seed."""
         chance = random.Random(seed)  # noqa: S311 - it hides nothing
         planned, expected = [], {}
         beginning = chance.randrange(len(self._token_ids) // 2)
@@ -74,9 +73,9 @@ class Maker:
     def replay(self, seed: str, arrivals: Sequence[Arrival], context: int) -> tuple[Requests, int]:
         """Return requests of a trace's times and lengths, and how many had to be cut.
 
-        `context`: tokens that a prompt and its answer may have in all; what is longer gives up the
-        end of its prompt, and of its answer what even one token of prompt leaves no room for. Only
-        prompts with the same block ids begin alike.
+        `context`: the tokens that a prompt and its answer may have together. A longer request loses
+        the end of its prompt; if one token of prompt is left, its answer is shortened. Only prompts
+        with the same block ids begin alike.
         """
         planned, expected, cut = [], {}, 0
         for number, arrival in enumerate(arrivals):
@@ -96,7 +95,7 @@ class Maker:
         for place in range(-(-length // BLOCK_TOKENS)):
             block = arrival.blocks[place] if arrival.blocks else f"{number}.{place}"
             chance = random.Random(f"{seed}-{block}")  # noqa: S311 - it hides nothing
-            # A few tokens of its own, or two blocks cut at the same place would be one.
+            # A few tokens per block, or two blocks cut at the same place would be one.
             own = chance.choices(self._token_ids, k=OWN_TOKENS)
             start = chance.randrange(len(self._token_ids))
             prompt += [*own, *self._ring[start : start + BLOCK_TOKENS - OWN_TOKENS]]
@@ -133,17 +132,17 @@ class Maker:
 
 
 def arrivals(process: str, rate: float, count: int, seed: str) -> list[float]:
-    """Return when `count` requests go out, `rate` a second: seconds from the first, in order."""
+    """Return when `count` requests are sent, `rate` a second: seconds from the first, in order."""
     return constant(rate, count) if process == CONSTANT else poisson(rate, count, seed)
 
 
 def constant(rate: float, count: int) -> list[float]:
-    """Return when `count` requests go out that are equally far apart, `rate` a second."""
+    """Return when `count` requests are sent at equal intervals, `rate` a second."""
     return [number / rate for number in range(count)]
 
 
 def poisson(rate: float, count: int, seed: str) -> list[float]:
-    """Return when `count` requests go out that come independently, `rate` a second on average.
+    """Return when `count` independent requests are sent, `rate` a second on average.
 
     Seconds from the first; the time between two is exponentially distributed.
     """

@@ -52,13 +52,13 @@ class Replay:
     file: str
     format: str
     requests: int
-    """That went out, or should have."""
+    """Requests that were sent, or should have been."""
     left_out: int
-    """Without prompt or answer in the trace."""
+    """Requests without a prompt or an answer in the trace."""
     cut: int
-    """Longer than the server's context, and shortened to fit."""
+    """Requests longer than the server's context, shortened to fit."""
     speed: float | None
-    """Seconds of the trace in one of the replay's; None where it has no times."""
+    """Seconds of the trace in one of the replay's; None if it has no times."""
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""

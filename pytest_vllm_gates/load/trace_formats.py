@@ -183,7 +183,7 @@ def _mooncake(line: Line, values: Values) -> Arrival:
     begun = math.ceil(tokens / BLOCK_TOKENS)
     if blocks and not (ids and len(blocks) == begun):
         raise line.error(
-            f"{len(blocks)} hash_ids" if ids else "hash_ids that are no list of whole numbers",
+            f"{len(blocks)} hash_ids" if ids else "hash_ids that are not a list of integers",
             f"{begun}, one for every {BLOCK_TOKENS} of {tokens} tokens begun",
             "leave hash_ids out to replay times and lengths alone",
         )
@@ -212,7 +212,7 @@ def _batch(line: Line, values: Values) -> BatchRequest:
     if several or body.get("n") not in (None, 1):
         raise line.error(
             "a request for several answers",
-            "one prompt and n = 1: the tokens of several in one stream cannot be told apart",
+            "one prompt and n = 1: tokens of several answers in one stream cannot be separated",
         )
     return BatchRequest(name, values["url"], body)
 

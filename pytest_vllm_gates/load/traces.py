@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.trace_formats import Format
 
 LONGEST_BYTES = JSON_BYTES
-"""No line of a trace is longer; a batch file of OpenAI's has 200 MB in all."""
+"""The longest line of a trace; a whole batch file of OpenAI's has 200 MB."""
 MOST_LEFT_OUT = 10_000_000
-"""Requests without a prompt or an answer that are passed over."""
+"""The most requests without a prompt or an answer that are skipped."""
 BYTE_ORDER_MARK = "\ufeff"
 FEWEST = 2
-"""Requests that have a time between them."""
+"""The number of requests from which there is a time between them."""
 
 
 def take(path: Path, traffic: Traffic) -> TraceSelection:
-    """Return the requests of a trace that the plan has room for: so many, in so many seconds.
+    """Return the requests of a trace that fit in the plan: so many, in so many seconds.
 
     Raises `UserError` naming file and line, what was found, what was expected and the next step.
     Lines after the last request taken are not read, so errors in them are not reported.
@@ -80,7 +80,7 @@ class _Selection:
         self.entries: list[Entry] = []
         self.left_out = 0
         self.beyond_s: float | None = None
-        """When the first request came that is beyond the plan's seconds."""
+        """The time of the first request beyond the plan's seconds."""
         self._begun_s = self._last_s = -math.inf
         self._names: dict[str, int] = {}
 
@@ -113,7 +113,7 @@ class _Selection:
         if request.name in self._names:
             raise line.error(
                 f"the custom_id {request.name!r} of line {self._names[request.name]}",
-                "a custom_id of its own for every request",
+                "a different custom_id for every request",
             )
         self._names[request.name] = line.number
 
@@ -121,7 +121,7 @@ class _Selection:
 def _lines(path: Path) -> Iterator[Line]:
     """Yield a file's lines that are not blank."""
     if not path.is_file():
-        problem = "is no file" if path.exists() else "does not exist"
+        problem = "is not a file" if path.exists() else "does not exist"
         raise UserError(f"--load-trace {path}: {problem}\nname a trace: --load-trace FILE")
     try:
         with bounded_read.opened(path) as file:
@@ -147,6 +147,6 @@ def _line(path: Path, number: int, data: bytes) -> Line:
     except UnicodeDecodeError as error:
         raise UserError(
             f"{place}: found the byte {data[error.start]:#04x} at {error.start}; expected UTF-8\n"
-            "unpack it first where it is compressed, or convert it: iconv -t UTF-8"
+            "decompress it first if it is compressed, or convert it: iconv -t UTF-8"
         ) from error
     return Line(path, number, text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text)

@@ -24,7 +24,7 @@ class PlannedRequest:
     path: str
     body: bytes
     at_s: float | None = None
-    """When it is to go out, seconds from the start; None: as soon as a user is free."""
+    """When it is to be sent, seconds from the start; None: as soon as a user is free."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Workers:
     count: int = 0
     """None: one process sends everything."""
     listen: str = ""
-    """HOST:PORT where workers of other machines are awaited; '': they are started on this one."""
+    """HOST:PORT at which workers of other machines connect; '': they are started on this one."""
     secret: str = field(default="", repr=False)
-    """What workers of other machines must know."""
+    """The secret that workers of other machines must know."""
 
 
 ALONE = Workers()
@@ -44,31 +44,31 @@ ALONE = Workers()
 
 @dataclass(frozen=True)
 class RawResponse:
-    """How one request went, as seen at the socket. Seconds are from the start of the load."""
+    """The course of one request, as seen at the socket. Seconds are from the start of the load."""
 
     name: str
     intended_s: float
-    """When it was to go out. Latencies count from here: a late client hides no queue."""
+    """When it was to be sent. Latencies count from here: a late client hides no queue."""
     sent_s: float | None
-    """When its last byte was handed to the kernel; None where it never was."""
+    """When its last byte was handed to the kernel; None if it never was."""
     ended_s: float
     """When the last byte came, or the failure."""
     answer: bytes
     """Head and body as they came."""
     arrivals: tuple[tuple[float, int], ...]
-    """When the kernel took in what was read, and how many bytes had been read by then in all."""
+    """When the kernel received the bytes, and how many bytes had been read by then in all."""
     lag_s: float = 0.0
-    """The longest time that something lay in the kernel before it was read."""
+    """The longest time that bytes waited in the kernel before they were read."""
     error: str = ""
-    """Why the answer is not whole."""
+    """Why the answer is incomplete."""
     begun_s: float | None = None
-    """When the client took it up and opened a connection; None where that is not recorded."""
+    """When the client took it up and opened a connection; None if that is not recorded."""
 
     @property
     def dispatched_s(self) -> float | None:
-        """When the client did its part: a connection the server is slow to accept is the server's.
+        """When the client had done its part: a slow accept of a connection is the server's time.
 
-        None where the request never went out.
+        None if the request was never sent.
         """
         return self.sent_s if self.begun_s is None else self.begun_s
 
@@ -81,15 +81,15 @@ class AnsweredRequest:
     intended_s: float
     ended_s: float
     prompt_tokens: int | None = None
-    """As the server counts them; None where it sends no count."""
+    """The server's count; None if it sends no count."""
     tokens: tuple[tuple[float, int], ...] = ()
     """When tokens came, and how many came together: reasoning is output, too."""
     counted_by: str = ""
-    """The source of a chunk's token count: `usage`, `token_ids`; `chunks` where there is none."""
+    """The source of a chunk's token count: `usage`, `token_ids`, else `chunks`."""
     error: str = ""
     """Why the answer is not complete: status and message, or a broken connection."""
     token_ids: int | None = None
-    """The tokens whose ids came, however many are counted; None where the server sends no ids."""
+    """The tokens whose ids came, however many are counted; None if the server sends no ids."""
 
     @property
     def output_tokens(self) -> int:
@@ -108,9 +108,9 @@ class DrivenLoad:
 
 @dataclass(frozen=True)
 class ExpectedLengths:
-    """One request of a load, as far as its answer can be held against it. Lengths in tokens.
+    """One request of a load, as far as its answer can be checked. Lengths in tokens.
 
-    None is what was not settled beforehand: a text's tokens, and where an answer ends by itself.
+    None: it was not fixed beforehand, as a text's tokens or the end of a free answer.
     """
 
     prompt_tokens: int | None = None
@@ -119,16 +119,16 @@ class ExpectedLengths:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When the requests of a phase were to go out and when they did, seconds from its start."""
+    """When the requests of a phase were scheduled and sent, seconds from its start."""
 
     process: str
-    """`poisson`, `constant`, or `trace` where the times are those of a trace."""
+    """`poisson`, `constant`, or `trace` if the times are those of a trace."""
     rate: float | None
     """Planned requests per second; None for a trace's own."""
     intended_s: tuple[float, ...] = field(repr=False)
     """In order."""
     sent_s: tuple[float | None, ...] = field(repr=False)
-    """When the client did its part of each of these; None for what never went out."""
+    """When the client had done its part of each; None for requests that were never sent."""
 
 
 @dataclass(frozen=True)
@@ -139,26 +139,26 @@ class Phase:
     alone: bool
     """Whether no other requests of this run were sent at the same time."""
     users: int | None
-    """Requests at once; None where each had its own time."""
+    """Concurrent requests; None if each had its own time."""
     asked: dict[str, ExpectedLengths] = field(repr=False)
     """By the request's name."""
     answers: tuple[AnsweredRequest, ...] = field(repr=False)
     took_s: float
     late_s: tuple[float, ...] = field(repr=False)
-    """By how much each request went out later than it should have."""
+    """The delay of each request against its schedule."""
     before: Load | None
-    """The server's figures while idle; None where it has no metrics, or others used it."""
+    """The server's figures while idle; None if it has no metrics, or others used it."""
     after: Load | None
     seen: tuple[Load, ...] = field(repr=False)
     """The same while the load was on."""
     hang: Hang | None = None
     schedule: Schedule | None = None
-    """None where requests went out as users were free."""
+    """None if requests were sent as users were free."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What kept a rate from being served as it has to be."""
+    """The limit that a rate exceeded."""
 
     why: str
     clients: bool
@@ -173,7 +173,7 @@ class RampStep:
     """Requests per second that were offered."""
     phase: Phase
     limit: Limit | None
-    """None where the rate was kept."""
+    """None if the rate was kept."""
 
 
 @dataclass(frozen=True)
@@ -184,13 +184,13 @@ class Probe:
     expected: Completion | None
     """The answer without load; None for a ticket."""
     nonce: str | None
-    """What its answer, and no other, must contain; None for a question."""
+    """The text that its answer, and no other, must contain; None for a question."""
     completion: Completion
 
 
 @dataclass(frozen=True)
 class SoakBlock:
-    """A stretch of a soak: the same streams as ever, for a while."""
+    """A stretch of a soak: the same streams for a while."""
 
     at_s: float
     """When it began, seconds from the start of the soak."""
@@ -200,7 +200,7 @@ class SoakBlock:
     """The error of the first that failed."""
     output_tokens_per_s: float
     memory_bytes: int | None
-    """Resident memory of the server's processes at its end; None where it is not this run's."""
+    """Resident memory of the server's processes at its end; None if it is not this run's."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class LoadResult:
     phases: tuple[Phase, ...]
     probes: tuple[Probe, ...]
     rest: RestState | None
-    """The server after the load; None where it did not come back."""
+    """The server after the load; None if it did not come back."""
     soak: tuple[SoakBlock, ...] = ()
     ramp: tuple[RampStep, ...] = ()
     trace: Replay | None = None

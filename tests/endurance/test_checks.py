@@ -1,4 +1,4 @@
-"""A run of canaries is told from one that went wrong, and since when; what grows is told."""
+"""Wrong canaries are reported with the first one; growing figures are reported."""
 
 from __future__ import annotations
 
@@ -48,15 +48,16 @@ def blocks(
     return EnduranceResult((), tuple(made), 200.0)
 
 
-def test_right_canaries_say_nothing() -> None:
+def test_correct_canaries_yield_no_finding() -> None:
     assert checks.canaries(ran(), PLAN) == ("", "")
 
 
-def test_wrong_canaries_say_since_when() -> None:
+def test_wrong_canaries_are_reported_from_the_first_one() -> None:
     wrong, doubt = checks.canaries(ran(*range(32, 100, 3)), PLAN)
     assert doubt == ""
     assert wrong.startswith(
-        "since request 264, 23 of 68 questions got another answer than at first; of 32 before, 0\n"
+        "since request 264, 23 of 68 questions got an answer that differs from the first; "
+        "of 32 before, 0\n"
         "request 264: 'Paris' is 'Rome'"
     )
     assert wrong.count("\n") == checks.SHOWN
@@ -65,18 +66,18 @@ def test_wrong_canaries_say_since_when() -> None:
 def test_one_of_many_is_not_sure() -> None:
     wrong, doubt = checks.canaries(ran(50), PLAN)
     assert wrong == ""
-    assert "ask for more requests" in doubt
+    assert "send more requests" in doubt
 
 
 @pytest.mark.parametrize(
     ("wrong", "asked", "sure"),
     [(0, 4000, False), (1, 4000, False), (4, 4000, False), (3, 30, True), (5, 200, True)],
 )
-def test_odds_fall_with_what_is_wrong(*, wrong: int, asked: int, sure: bool) -> None:
+def test_odds_fall_with_the_wrong_answers(*, wrong: int, asked: int, sure: bool) -> None:
     assert (checks.odds_of_right(wrong, asked, PLAN.tolerated) <= PLAN.odds) is sure
 
 
-def test_a_right_server_is_hardly_ever_called_wrong_however_often_one_looks() -> None:
+def test_a_correct_server_is_hardly_ever_faulted_however_often_one_looks() -> None:
     alarms = 0
     for seed in range(2000):
         chance = random.Random(seed)  # noqa: S311 - the same in every run
@@ -105,19 +106,19 @@ def test_agents_answers_are_findings() -> None:
     ]
 
 
-def test_what_stays_is_not_told() -> None:
+def test_a_steady_figure_is_not_reported() -> None:
     assert checks.growth(blocks(), PLAN) == ([], True)
     assert checks.sinking(blocks(), PLAN)[:2] == ("", "")
 
 
-def test_what_grows_is_told() -> None:
+def test_a_growing_figure_is_reported() -> None:
     (memory,), _ = checks.growth(blocks(memory=900 * MIB), PLAN)
     assert "memory grows by" in memory
     (handles,), _ = checks.growth(blocks(handles=400), PLAN)
     assert "open files and sockets grow by" in handles
 
 
-def test_a_rate_that_sinks_is_told_and_a_scattered_one_is_undecided() -> None:
+def test_a_sinking_rate_is_reported_and_a_scattered_one_is_undecided() -> None:
     wrong, _, _ = checks.sinking(blocks(lost=0.5), PLAN)
     assert "tokens a second are lost over the run" in wrong
     wrong, doubt, _ = checks.sinking(blocks(lost=0.15, scatter=0.4), PLAN)

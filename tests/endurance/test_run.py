@@ -1,4 +1,4 @@
-"""A server is asked as often as asked for; one that breaks late ends the run, and it says when."""
+"""A run sends the planned requests; a server that breaks late ends it, and is located."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAN = load().model_copy(update={"block_requests": 16})
 
 
 class Model:
-    """Answers what a grammar allows, and each question with its own text; breaks when told to."""
+    """Answers as a grammar allows, and each question with its own text; breaks on demand."""
 
     def __init__(self, spoil: Callable[[int, str], str] = lambda _, text: text) -> None:
         self._spoil = spoil
@@ -65,7 +65,7 @@ def hold(
         ).hold()  # fmt: skip
 
 
-def test_a_right_server_is_asked_as_often_as_asked_for(
+def test_a_correct_server_gets_the_planned_requests(
     qwen: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "LOOK_S", 0.005)
@@ -86,7 +86,7 @@ def test_a_time_ends_it(qwen: Family) -> None:
     assert 1.0 <= result.took_s < 10.0
 
 
-def test_answers_that_go_wrong_late_end_it_and_say_since_when(qwen: Family) -> None:
+def test_late_wrong_answers_end_the_run_and_are_located(qwen: Family) -> None:
     first = len(known.asked(qwen, QUESTIONS, (), (), 64))
 
     # By then four clients have left and come back: 108 of the run have been sent.
@@ -94,7 +94,7 @@ def test_answers_that_go_wrong_late_end_it_and_say_since_when(qwen: Family) -> N
         return text if number <= first + 112 else text.replace("about", "abuot")
 
     result = hold(Model(spoil), qwen, 2000)
-    assert "got another answer than at first" in result.ended_early
+    assert "got an answer that differs from the first" in result.ended_early
     assert len(result.requests) < 200
     wrong, _ = checks.canaries(result, PLAN)
     assert wrong.startswith("since request 112, ")
@@ -116,26 +116,29 @@ def test_another_agents_answer_is_a_fault(qwen: Family) -> None:
     assert "does not hold its own" in fault.fault
 
 
-def test_a_server_that_is_gone_is_asked_no_more(qwen: Family) -> None:
+def test_a_server_that_is_gone_gets_no_more_requests(qwen: Family) -> None:
     def spoil(number: int, text: str) -> str:
         if number > 60:
             raise RuntimeError
         return text
 
     result = hold(Model(spoil), qwen, 5000)
-    assert "in a row had no answer" in result.ended_early or "another answer" in result.ended_early
+    assert (
+        "in a row had no answer" in result.ended_early
+        or "differs from the first" in result.ended_early
+    )
     assert len(result.requests) < 200
 
 
-def test_a_server_that_does_not_answer_to_begin_with_is_not_asked(qwen: Family) -> None:
+def test_a_server_that_does_not_answer_first_gets_no_more_requests(qwen: Family) -> None:
     def spoil(_: int, text: str) -> str:
         raise RuntimeError(text)
 
     result = hold(Model(spoil), qwen, 80)
-    assert (result.requests, result.ended_early) == ((), "a question is not answered to begin with")
+    assert (result.requests, result.ended_early) == ((), "the first question is not answered")
 
 
-def test_agents_ask_the_model_and_its_adapters_by_turns(qwen: Family) -> None:
+def test_agents_use_the_model_and_its_adapters_by_turns(qwen: Family) -> None:
     asked: set[str] = set()
 
     class Seen(Model):
@@ -186,7 +189,7 @@ def test_a_client_that_left_comes_back_with_the_same_request(qwen: Family) -> No
     assert all(messages in again for messages in begun)
 
 
-def test_known_answers_are_asked_of_every_kind(qwen: Family) -> None:
+def test_every_kind_has_known_answers(qwen: Family) -> None:
     bodies = known.asked(qwen, QUESTIONS, load_all(Path("/nowhere")), ADAPTERS, 64)
     count = len(QUESTIONS.questions)
     assert len([name for name in bodies if name.startswith("question ")]) == 3 * count
@@ -195,7 +198,7 @@ def test_known_answers_are_asked_of_every_kind(qwen: Family) -> None:
     assert any(name.startswith(known.PICTURE) for name in bodies)
 
 
-def test_a_canary_that_is_lost_is_a_fault_of_its_own(qwen: Family) -> None:
+def test_a_lost_canary_is_a_separate_fault(qwen: Family) -> None:
     texts = set(QUESTIONS.questions)
     asked: list[str] = []
 

@@ -73,7 +73,7 @@ def test_constant_rate_has_no_variation(rate: float, count: int) -> None:
 def test_growing_lag_is_reported_as_client_limit(process: str) -> None:
     message = arrivals.schedule_fault(scheduled(process, each=0.05))
     assert message.startswith("this client falls ")
-    assert "20 requests a second" in message or process != "constant"
+    assert "20 requests per second" in message or process != "constant"
     assert "and it sends 10" in message or process != "constant"
     assert message.endswith("that is its own limit, not the server's")
 
@@ -100,8 +100,8 @@ def test_simultaneous_requests_may_be_sent_in_sequence() -> None:
 @pytest.mark.parametrize(
     ("process", "message"),
     [
-        ("poisson", "squared coefficient of variation is 0.00, 0.62 to 1.56 is what 199 gaps have"),
-        ("constant", "a constant rate was asked for, and this client sent at uneven times"),
+        ("poisson", "squared coefficient of variation is 0.00, expected 0.62 to 1.56 for 199 gaps"),
+        ("constant", "a constant rate was planned, and this client sent at uneven times"),
     ],
 )
 def test_wrong_arrival_process_is_reported(process: str, message: str) -> None:

@@ -225,7 +225,7 @@ def test_fewer_running_streams_than_planned_are_reported(
 ) -> None:
     few = tuple(replace(IDLE, running=running, waiting=waiting, at=at / 10) for at in range(12))
     (message,) = messages(checks.below_concurrency(loaded(phase(**QUIET), phase(seen=few))))
-    assert f"4 streams at once are planned, and at most {running} run while {queue}" in message
+    assert f"4 concurrent streams are planned, and at most {running} run while {queue}" in message
 
 
 def test_four_of_five_running_streams_are_enough() -> None:
@@ -287,7 +287,7 @@ def test_stall_needs_a_second_stream_to_compare_with() -> None:
 def test_streams_that_take_turns_are_not_stalled() -> None:
     turns = [answer(number, 100 + number * 0.005, each=0.05) for number in range(10)]
     assert messages(checks.stalled(loaded(phase(*turns)))) == []
-    # Others had their tokens, but for the half of the time in which the machine stood still.
+    # Others had their tokens, except for half of the time, in which the machine was stopped.
     half = [replace(answer(n), tokens=((99.9, 1), (100, 1), (101, 1), (102, 1))) for n in (1, 2)]
     long = replace(answer(0), tokens=((99.9, 1), (100, 1), (102, 1)))
     assert messages(checks.stalled(loaded(phase(long, *half)))) == []

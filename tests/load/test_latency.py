@@ -58,7 +58,7 @@ def test_percentiles_are_interpolated_linearly() -> None:
     assert percentile([0.0, 10.0], 0.95) == 9.5
     assert percentile([0.0, 1.0, 5.0, 9.0], 0.5) == 3.0
     assert percentile([4.0], 0.99) == 4.0
-    with pytest.raises(ValueError, match=r"^of no values"):
+    with pytest.raises(ValueError, match=r"^a percentile needs"):
         percentile([], 0.5)
 
 

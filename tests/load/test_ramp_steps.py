@@ -47,7 +47,9 @@ def test_answers_of_many_lengths_are_not_saturation() -> None:
 
 def test_fewer_answers_than_requests_a_second_are_a_limit() -> None:
     limit = ramp.limit(RATE, offered(served=8.0), TRAFFIC)
-    assert limit == Limit("8 of 10 requests a second are answered, 90% have to be", clients=False)
+    assert limit == Limit(
+        "8 of 10 requests per second are answered, 90% are required", clients=False
+    )
     assert ramp.achieved(offered(served=8.0)) == pytest.approx(0.8)
 
 

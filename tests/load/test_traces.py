@@ -76,7 +76,7 @@ def test_an_azure_trace(tmp_path: Path) -> None:
     selection = take_from(tmp_path, AZURE)
     assert selection.format == "Azure LLM inference trace"
     assert arrivals(selection) == [(0.0, 374, 44), (4.314579, 396, 109), (4.541877, 879, 55)]
-    # That of 2024 tells the zone, and leaves out a fraction that is zero.
+    # The format of 2024 has the time zone, and omits a fraction that is zero.
     newer = AZURE[:40] + "2024-05-10 00:00:00+00:00,9,1\n2024-05-10 00:00:00.5+00:00,8,2\n"
     assert arrivals(take_from(tmp_path, newer)) == [(0.0, 9, 1), (0.5, 8, 2)]
 
@@ -185,7 +185,7 @@ WRONG: list[tuple[str | bytes, str, str]] = [
     (edited(MOONCAKE, 2, '{"timestamp": 3, "input_length": 513, "output_length": 3, "hash_ids": '
             "[1]}"), ":2", "found 1 hash_ids; expected 2, one for every 512 of 513 tokens begun"),
     (edited(MOONCAKE, 2, '{"timestamp": 3, "input_length": 5, "output_length": 3, "hash_ids": '
-            '["a"]}'), ":2", "found hash_ids that are no list of whole numbers"),
+            '["a"]}'), ":2", "found hash_ids that are not a list of integers"),
     (edited(MOONCAKE, 2, "[1]"), ":2", "found '[1]'; expected a JSON object"),
     (MOONCAKE.splitlines()[1] + '\n{"a":' + "[" * 100_000 + "\n", ":2",
      "expected a JSON object that can be read"),
@@ -197,9 +197,11 @@ WRONG: list[tuple[str | bytes, str, str]] = [
     (batch(custom_id=3), ":1", "found custom_id 3; expected a text"),
     (batch(body={"messages": [], "n": 2}), ":1", "found a request for several answers"),
     (batch(url=COMPLETIONS, body={"prompt": ["a", "b"]}), ":1", "a request for several answers"),
-    (batch() + batch(), ":2", "found the custom_id 'request-1' of line 1; expected a custom_id of"),
-    (AZURE.encode() + b"\xff\xfe\n", ":5", "found the byte 0xff at 0; expected UTF-8\nunpack it"),
-    (b"\x1f\x8b\x08\x00", ":1", "found the byte 0x8b at 1; expected UTF-8\nunpack it first where"),
+    (batch() + batch(), ":2",
+     "found the custom_id 'request-1' of line 1; expected a different custom_id"),
+    (AZURE.encode() + b"\xff\xfe\n", ":5",
+     "found the byte 0xff at 0; expected UTF-8\ndecompress it"),
+    (b"\x1f\x8b\x08\x00", ":1", "found the byte 0x8b at 1; expected UTF-8\ndecompress it first if"),
 ]  # fmt: skip
 
 
@@ -226,7 +228,7 @@ def test_a_line_without_end_is_refused_and_not_read_whole(
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--load-trace .*nothing: does not exist\nname a trace"):
         take(tmp_path / "nothing", planned_traffic())
-    with pytest.raises(UserError, match="is no file"):
+    with pytest.raises(UserError, match="is not a file"):
         take(tmp_path, planned_traffic())
 
 

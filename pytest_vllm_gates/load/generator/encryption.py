@@ -19,7 +19,7 @@ class Encryption:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._request = request
         self.established = False
-        """Whether the request is among what `to_send` has returned, or is about to."""
+        """Whether the request is in the bytes that `to_send` has returned, or in the next ones."""
         self._shake()
 
     def to_send(self) -> bytes:
@@ -27,9 +27,9 @@ class Encryption:
         return self._outgoing.read()
 
     def received(self, data: bytes) -> tuple[bytes, bool]:
-        """Take bytes of the server; return what they say, and whether more may come.
+        """Take bytes of the server; return their plaintext, and whether more may come.
 
-        Raises `ssl.SSLError` where TLS does not come about, or breaks.
+        Raises `ssl.SSLError` if the handshake fails or TLS breaks.
         """
         self._incoming.write(data)
         if not self.established:

@@ -43,12 +43,12 @@ PROGRAM = "pytest_vllm_gates.load.generator.worker_program"
 WORKER = "pytest_vllm_gates.load.generator.locust_worker"
 HERE = "127.0.0.1"
 GATHER_S = 60.0
-"""How long workers may take to come, and each to take its part."""
+"""The time limit for workers to connect, and for each to take its part."""
 LEAD_S = 0.3
 """How long before a load begins the workers receive its start time."""
 SILENT_S = 30
-"""After how many seconds without a sign of life a worker counts as lost; locust's own 3 pass on a
-machine whose server keeps every core."""
+"""A worker counts as lost after so many seconds without a heartbeat; locust's own 3 are too few if
+the server uses every core of the machine."""
 LOOK_S = 0.02
 SHOWN = 2000
 
@@ -181,7 +181,7 @@ class Drive:
     def run(self, requests: list[PlannedRequest]) -> DrivenLoad:
         """Gather the workers, deal them the requests, start them, and merge their responses.
 
-        Raises `RuntimeError` where a worker is lost or reports a failure.
+        Raises `RuntimeError` if a worker is lost or reports a failure.
         """
         job, master, count = self._job, self._master, self._job.workers.count
         self._until(lambda: len(master.clients.ready) == count, "come", GATHER_S)
@@ -231,7 +231,7 @@ class Drive:
         )
 
     def _look(self) -> None:
-        """Raise `RuntimeError` where a worker is lost or failed."""
+        """Raise `RuntimeError` if a worker is lost or failed."""
         admitted, clients = self._master.admitted, self._master.clients
         for pid, end in self._children.ended():
             workers = [worker for worker in admitted.values() if worker.pid == pid]
@@ -241,7 +241,7 @@ class Drive:
         for client_id, worker in admitted.items():
             node = clients.get(client_id)
             if node is not None and node.state == runners.STATE_MISSING:
-                raise RuntimeError(f"{worker.name} has given no sign of life for {SILENT_S} s")
+                raise RuntimeError(f"{worker.name} has sent no heartbeat for {SILENT_S} s")
         if self._master.failure:
             raise RuntimeError(self._master.failure)
 
@@ -250,8 +250,7 @@ class Drive:
         for worker in self._master.admitted.values():
             if len(worker.raws) + worker.left != len(worker.part):
                 raise RuntimeError(
-                    f"{worker.name} had {len(worker.part)} requests, and tells of "
-                    f"{len(worker.raws)}"
+                    f"{worker.name} had {len(worker.part)} requests, and reports {len(worker.raws)}"
                 )
             raws += worker.raws
         counted = self._master.stats.total.num_requests
@@ -274,7 +273,7 @@ def drive(job: Job, folder: Path) -> DrivenLoad:
     workers = job.workers
     secret = workers.secret or secrets.token_hex(32)
     host, port = messages.address(workers.listen) if workers.listen else (HERE, 0)
-    # A worker that a busy machine keeps waiting for a while is not lost.
+    # A worker that waits for a busy machine for a while is not lost.
     runners.HEARTBEAT_LIVENESS = SILENT_S
     environment = Environment(user_classes=[LoadUser])
     try:

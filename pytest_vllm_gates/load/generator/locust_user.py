@@ -38,7 +38,7 @@ class WorkerShare:
         self.raws: list[RawResponse] = []
 
     def next(self) -> tuple[PlannedRequest, float] | None:
-        """Take a request, with the time it is to go out; None where there are no more."""
+        """Take a request, with its send time; None if there are no more."""
         if not self.backlog:
             return None
         if not self.closed:
@@ -49,7 +49,7 @@ class WorkerShare:
         return self.backlog.popleft(), now
 
     def until(self, at_s: float) -> None:
-        """Wait for a time of the load; the last bit of it awake."""
+        """Wait for a time of the load; busy-wait for the last moment."""
         while (left := at_s - self.clock.now()) > 0:
             gevent.sleep(max(0.0, left - SPIN_S))
 
@@ -61,7 +61,7 @@ class WorkerShare:
         return raw
 
     def _exchange(self, active: ActiveRequest) -> str:
-        """Return why an answer is not whole."""
+        """Return why an answer is incomplete."""
         trouble = "no socket"
         try:
             with self.target.socket() as connection:

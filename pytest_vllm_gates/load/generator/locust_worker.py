@@ -4,9 +4,9 @@ r"""A worker of a load, on this machine or another.
         --master HOST[:PORT]
 
 It waits for a master there, sends its part of the load, and waits for the next, until it is
-interrupted. Its times count from the moment that the master names as the beginning, by its own
-machine's clock: the clocks of the machines have to agree (chrony, PTP) as well as requests are to
-go out at their times. Latencies lie between two times of one machine and do not depend on that.
+interrupted. Its times count from the moment that the master sets as the beginning, by its own
+machine's clock: the clocks of the machines have to agree (chrony, PTP) as precisely as requests
+are to be sent. Latencies lie between two times of one machine and do not depend on that.
 """
 
 from __future__ import annotations

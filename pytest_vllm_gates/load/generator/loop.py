@@ -26,7 +26,7 @@ class Loop:
     """Drives one load; `run` may be called once."""
 
     def __init__(self, target: Target, *, silence_s: float) -> None:
-        """`silence_s`: how long an answer may stay away, or stop, before it is given up."""
+        """`silence_s`: how long an answer may send nothing before it is abandoned."""
         self._target = target
         self._silence_s = silence_s
         self._epoll = select.epoll()
@@ -49,7 +49,7 @@ class Loop:
         """
         self._seconds = seconds
         collects = gc.isenabled()
-        gc.disable()  # a pause of the collector's is not the server's
+        gc.disable()  # a garbage collection must not be counted as the server's
         self._clock = Clock()
         try:
             if users is None:
@@ -111,7 +111,7 @@ class Loop:
         self._epoll.register(number, WRITABLE | select.EPOLLIN)
 
     def _turn(self, due_s: float | None) -> None:
-        """Wait until something can be read or written, or until it is time; do it."""
+        """Wait until a socket is readable or writable, or until it is time; do the work."""
         wait_s = self._silence_s / 4
         if due_s is not None:
             wait_s = min(wait_s, due_s - self._now() - SPIN_S)

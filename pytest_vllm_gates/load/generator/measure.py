@@ -1,4 +1,4 @@
-"""Drives a load from a process of its own, so that this one cannot delay it."""
+"""Drives a load from a separate process, so that this one cannot delay it."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def measure(
 ) -> DrivenLoad:
     """Send the requests at their times, or so many at a time; return the raw responses.
 
-    `silence_s`: how long an answer may stay away, or stop, before it is given up; `seconds`: when
-    to stop sending more; `workers`: who shares the sending, under a locust master.
-    Raises `UserError` on a full disk and `RuntimeError` where the process failed.
+    `silence_s`: how long an answer may send nothing before it is abandoned; `seconds`: when to stop
+    sending more; `workers`: the processes that share the sending, under a locust master.
+    Raises `UserError` on a full disk and `RuntimeError` if the process failed.
     """
     url, encrypted = urlsplit(endpoint.base_url), http.encrypted(endpoint)
     assert url.hostname  # noqa: S101 - the options take no other URL
@@ -56,7 +56,7 @@ def measure(
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         job_file, result = Path(name, "job"), Path(name, "result")
-        job_file.touch(mode=0o600)  # it holds the key
+        job_file.touch(mode=0o600)  # it contains the key
         job_file.write_bytes(pickle.dumps(job))
         files = [str(job_file), str(result)]
         output = _by_locust(files, Path(name, "log")) if workers.count else _alone(files)

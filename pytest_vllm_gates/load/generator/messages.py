@@ -24,7 +24,7 @@ DEFAULT_PORT = 5557
 """Locust's own."""
 SECRET_VARIABLE = "GATES_LOAD_SECRET"  # noqa: S105 - where it is, not what it is
 LEAST_SECRET = 16
-"""Characters; a secret that is guessed lets anybody have the server's key."""
+"""Characters; a secret that can be guessed gives anybody the server's key."""
 SLICE_BYTES = 2**22
 Row = list[Any]
 
@@ -35,7 +35,7 @@ def proof(secret: str, client_id: str) -> str:
 
 
 def address(value: str) -> tuple[str, int]:
-    """Return the host and port of HOST[:PORT]; raises `ValueError` where it is neither."""
+    """Return the host and port of HOST[:PORT]; raises `ValueError` for any other form."""
     host, _, port = value.rpartition(":") if ":" in value else (value, "", str(DEFAULT_PORT))
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise ValueError(f"{value!r} is not HOST:PORT")
@@ -45,7 +45,7 @@ def address(value: str) -> tuple[str, int]:
 def dealt(
     requests: Sequence[PlannedRequest], users: Mapping[str, int]
 ) -> dict[str, list[PlannedRequest]]:
-    """Return each worker's requests: dealt out in turn, to each as often as it has users."""
+    """Return each worker's requests: dealt out in turn, in proportion to its users."""
     rounds = range(max(users.values()))
     turns = [name for number in rounds for name in users if users[name] > number]
     parts: dict[str, list[PlannedRequest]] = {name: [] for name in users}

@@ -26,14 +26,14 @@ SHOWN = 200
 
 
 class BrokenAnswerError(ValueError):
-    """Raised where the bytes are not a complete answer; the message has the reason."""
+    """The bytes are not a complete answer; the message has the reason."""
 
 
 def answered(raw: RawResponse) -> AnsweredRequest:
     """Return the tokens of a streamed answer; `error` has the reason if it is not complete.
 
-    A chunk's tokens are what its usage counts more than the one before (`continuous_usage_stats`),
-    else its `token_ids`; where the server sends neither, each chunk with text counts as one.
+    A chunk's tokens are the increase of its usage (`continuous_usage_stats`), else its `token_ids`;
+    if the server sends neither, each chunk with text counts as one.
     """
     try:
         return _read(raw)
@@ -62,7 +62,7 @@ def _counted(raw: RawResponse, events: list[tuple[float, bytes]]) -> AnsweredReq
             counts.read(at, _object(data))
     if not done:
         raise BrokenAnswerError("the stream ended without [DONE]")
-    if latest and counts.prompt is None:  # there was no summary at the end
+    if latest and counts.prompt is None:  # there was not a summary at the end
         counts.prompt = _object(latest)["usage"].get("prompt_tokens")
     by = next((name for name, tokens in counts.by.items() if tokens), "")
     return AnsweredRequest(
@@ -106,7 +106,7 @@ class _Counts:
 def _fast_counts(data: bytes) -> tuple[int, int] | None:
     """Return the tokens so far and the token ids in a chunk as vLLM spells it; None for others.
 
-    What is looked for are keys: in a JSON string each quotation mark has a backslash before it.
+    Only keys are found: in a JSON string each quotation mark has a backslash before it.
     """
     if CHOICE not in data or not data.endswith(b"}}"):
         return None
@@ -124,7 +124,7 @@ def _fast_counts(data: bytes) -> tuple[int, int] | None:
 
 
 def _together(tokens: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
-    """Return the tokens with those that came in one packet, in however many chunks, as one."""
+    """Return the tokens, with those of one packet as one, in however many chunks they came."""
     times: dict[float, int] = {}
     for at, count in tokens:
         times[at] = times.get(at, 0) + count
@@ -144,7 +144,7 @@ def _object(data: bytes) -> dict[str, Any]:
     except ValueError:
         value = _lenient(data)
     if not isinstance(value, dict):
-        raise BrokenAnswerError(f"an event is no JSON object: {data[:SHOWN]!r}")
+        raise BrokenAnswerError(f"an event is not a JSON object: {data[:SHOWN]!r}")
     return value
 
 
@@ -184,7 +184,7 @@ def _events(raw: RawResponse) -> tuple[int, list[tuple[float, bytes]]]:
 def _timed(
     events: Iterable[tuple[bytes, int]], arrivals: Iterable[tuple[float, int]]
 ) -> list[tuple[float, bytes]]:
-    """Return each event's data with when its last byte came."""
+    """Return each event's data with the time of its last byte."""
     timed = []
     reads = iter(arrivals)
     at, size = next(reads)
@@ -223,11 +223,11 @@ def _chunks(answer: bytes, at: int) -> list[tuple[bytes, int]]:
 
 
 def _data(pieces: list[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-    """Yield each event's data, and where in the answer the event ends, whatever a piece holds."""
+    """Yield each event's data, and its end in the answer, however the pieces are cut."""
     unfinished = b""
     for piece, end in pieces:
         single_line = piece.endswith(b"\n\n") and piece.find(b"\n") == len(piece) - 2
-        if single_line and not unfinished and piece.startswith(b"data:"):  # as nearly all are
+        if single_line and not unfinished and piece.startswith(b"data:"):  # the usual case
             yield piece[5:].strip(), end
             continue
         buffered = unfinished + piece.replace(b"\r\n", b"\n")
@@ -237,6 +237,6 @@ def _data(pieces: list[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
             left -= len(event) + 2
             data = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]
             if data:
-                # Where a piece was rewritten (\r\n) or an event began in an earlier one, its end
-                # is that of the last byte it needed from this piece, at most the piece's own.
+                # If a piece was rewritten (\r\n) or an event began in an earlier one, its end is
+                # the end of the last byte it needed from this piece, at most the piece's own.
                 yield b"\n".join(data), min(end, max(end - len(piece) + 1, end - left))

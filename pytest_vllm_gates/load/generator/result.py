@@ -1,4 +1,4 @@
-"""Writes the raw responses of a load, where `measure` reads them."""
+"""Writes the raw responses of a load for `measure`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_WRITTEN = "the load's responses were lost: "
 
 
 def write(path: str, load: DrivenLoad) -> None:
-    """Write the responses of a load; exit with `NOT_WRITTEN` and the reason where that fails."""
+    """Write the responses of a load; exit with `NOT_WRITTEN` and the reason if that fails."""
     try:
         write_whole(Path(path), pickle.dumps(load), folders=False)
     except WriteError as error:

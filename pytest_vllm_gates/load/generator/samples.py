@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import PlannedRequest, RawResponse
 
 KEPT = 6
-"""Of those that failed, and as many of the others."""
+"""How many failed requests are kept, and as many of the others."""
 
 HEAD_END = b"\r\n\r\n"
 LINE_END = b"\r\n"

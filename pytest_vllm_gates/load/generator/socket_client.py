@@ -1,9 +1,9 @@
 """Sends one request over a raw socket and keeps its answer with the kernel's time stamps.
 
 An answer's bytes are kept as they come; `parse.py` reads them afterwards. Their time is that of
-the packet (`SO_TIMESTAMPNS`, see socket(7)), not that of the read: a client that
-falls behind for a moment does not see the server slower for it. Until the stream's next packet,
-that is: of packets that wait together the kernel keeps the last one's time.
+the packet (`SO_TIMESTAMPNS`, see socket(7)), not of the read: a client that falls behind for a
+moment does not measure a slower server. This is exact until the stream's next packet: for packets
+that wait together the kernel keeps the last one's time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
 TIMESPEC = struct.Struct("qq")
 STAMP_BYTES = socket.CMSG_SPACE(TIMESPEC.size)
 READ_BYTES = 2**14
-"""Python makes room for as many before every read: much more, and the kernel maps memory for each
-(mallopt(3), M_MMAP_THRESHOLD), which takes several times as long as to read a chunk."""
+"""The buffer that Python allocates before every read: if it were much larger, the kernel would map
+memory each time (mallopt(3), M_MMAP_THRESHOLD), several times slower than reading a chunk."""
 SPIN_S = 0.001
-"""The last of a wait is spent awake: the kernel wakes a sleeper up to so much late."""
+"""The end of a wait is a busy-wait: the kernel wakes a sleeper up to so much late."""
 STAMPING_S = 1.0
 Verify = bool | str | None
 """How a server's certificate is checked, as `network.tls` takes it; None: plain HTTP."""
@@ -45,7 +45,7 @@ class Clock:
         self._monotonic = monotonic + (self.begun_unix_s - unix)
 
     def now(self) -> float:
-        """Return how long ago the load started; below zero where it is still to."""
+        """Return how long ago the load started; below zero if it starts later."""
         return time.monotonic() - self._monotonic
 
     def stamped(self, stamp: bytes) -> float:
@@ -55,12 +55,12 @@ class Clock:
 
 
 class Target:
-    """The server of a load: where it listens, and what goes into every request's head."""
+    """The server of a load: its address, and the common part of every request's head."""
 
     def __init__(
         self, host: str, port: int, headers: dict[str, str], verify: Verify = None
     ) -> None:
-        """`verify` is that of `network.tls`; None for plain HTTP.
+        """`verify` as in `network.tls`; None for plain HTTP.
 
         Raises `UserError` for a file without certificate authorities.
         """
@@ -91,7 +91,7 @@ class Target:
 
 
 class ActiveRequest:
-    """One request under way."""
+    """One request in progress."""
 
     def __init__(
         self,
@@ -104,12 +104,12 @@ class ActiveRequest:
         self.intended_s = intended_s
         self._encryption = encryption
         self.left = memoryview(encryption.to_send() if encryption else data)
-        """What is still to be sent; reading may add to it."""
+        """The bytes still to be sent; reading may add some."""
         self.begun_s: float | None = None
         self.sent_s: float | None = None
         self.last_s = intended_s
         self.reads: list[tuple[float, list[tuple[int, int, bytes]], bytes]] = []
-        """When each read was made, with the kernel's control messages and the data."""
+        """The time of each read, with the kernel's control messages and the data."""
 
     def sent(self, clock: Clock) -> None:
         """Note that nothing is left to be sent: of the request, or of TLS before it."""
@@ -119,9 +119,9 @@ class ActiveRequest:
             self.sent_s = self.last_s
 
     def read(self, source: socket.socket, clock: Clock) -> bool:
-        """Read from the socket; return False where the answer has ended.
+        """Read from the socket; return False if the answer has ended.
 
-        Raises `OSError` where the connection, or TLS on it, broke.
+        Raises `OSError` if the connection, or TLS on it, broke.
         """
         data, stamps, _, _ = source.recvmsg(READ_BYTES, STAMP_BYTES)
         if not data:
@@ -148,7 +148,7 @@ class ActiveRequest:
         if arrivals and not error:
             ended_s = arrivals[-1][0]
         if arrivals and sent_s is not None:
-            # We may have been kept from looking at the clock for longer than the server took.
+            # This process may have been kept from the clock for longer than the server took.
             sent_s = min(sent_s, arrivals[0][0])
         return RawResponse(
             self.request.name, self.intended_s, sent_s, ended_s,
@@ -166,10 +166,10 @@ def _http_over_tls(verify: bool | str) -> ssl.SSLContext:
 
 
 def stamping() -> tuple[socket.socket, socket.socket]:
-    """Return two sockets that keep the kernel stamping packets, which it begins a little late.
+    """Return two sockets that keep the kernel stamping packets, because stamping starts late.
 
-    It turns the stamps on from a queue of its own once the first socket asks for them, and until
-    then packets have none.
+    The kernel turns stamps on asynchronously after the first socket requests them; packets have
+    none until then.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         sender = socket.create_connection(listener.getsockname())

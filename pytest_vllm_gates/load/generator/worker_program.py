@@ -2,7 +2,7 @@
 
     python -m pytest_vllm_gates.load.generator.worker_program HOST PORT [SECRET_FILE]
 
-Locust patches the standard library, so that this is a process of its own.
+Locust patches the standard library, so that this is a separate process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from locust.rpc import Message
 
 ANSWER_S = 20.0
-"""How long a master may take to let a worker in."""
+"""The time limit for a master to admit a worker."""
 LINGER_MS = 1000
-"""How long its last messages may take: a worker ends even if its master is gone."""
+"""The time limit for its last messages: a worker ends even if its master is gone."""
 SKEW_S = 5.0
-"""By how much a worker's clock, and the way of a message, may be off."""
+"""The tolerance for a worker's clock and a message's travel time."""
 
 
 class Worker(WorkerRunner):
@@ -54,16 +54,16 @@ class Worker(WorkerRunner):
             self.register_message(name, functools.partial(self._heard, hear))
 
     def connect_to_master(self) -> None:
-        """Ask to be let in."""
+        """Request admission."""
         self.client.socket.linger = LINGER_MS
         proof = messages.proof(self._secret, self.client_id)
         me = {"proof": proof, "pid": os.getpid(), "version": __version__}
         self.send_message(messages.ADMIT, me)
-        # Locust types a message as an object; this one of its own is a word.
+        # Locust annotates a message as an object; this package's messages are words.
         self.send_message("client_ready", locust.__version__)  # type: ignore[arg-type]
         if not self.connection_event.wait(timeout=ANSWER_S):
             sys.exit(
-                f"the master at {self.master_host}:{self.master_port} does not let this worker in: "
+                f"the master at {self.master_host}:{self.master_port} does not admit this worker: "
                 f"is ${messages.SECRET_VARIABLE} the same there, and does it wait for so many?"
             )
         self.connected = True
@@ -96,7 +96,7 @@ class Worker(WorkerRunner):
             raise RuntimeError(
                 f"its clock and the master's are about {abs(off):.0f} s apart: synchronise them"
             )
-        gc.disable()  # a pause of the collector's is not the server's
+        gc.disable()  # a garbage collection must not be counted as the server's
         self.share.clock = Clock(begun_unix_s)
         self.share.begun.set()
         gevent.spawn(self._reporting, self._finish, {})

@@ -49,7 +49,7 @@ def workers() -> dict[int, bytes]:
 
 
 def connections(pid: int, port: int) -> int:
-    """Return how many connections a process holds to a port of this machine."""
+    """Return how many connections a process has to a port of this machine."""
     inodes = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         inodes.update(re.findall(r"socket:\[(\d+)\]", str(descriptor.readlink())))

@@ -118,8 +118,8 @@ HTML = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 
         ([CHUNKED, b"zz\r\n"], "a chunk begins with b'zz'"),
         ([CHUNKED, framed(event("a", 1)), b"-6\r\n"], "a chunk begins with b'-6'"),
         (stream(event("a", 1)), "the stream ended without [DONE]"),
-        (stream(b"data: {\n\n", DONE), "an event is no JSON object: b'{'"),
-        (stream(b"data: []\n\n", DONE), "an event is no JSON object: b'[]'"),
+        (stream(b"data: {\n\n", DONE), "an event is not a JSON object: b'{'"),
+        (stream(b"data: []\n\n", DONE), "an event is not a JSON object: b'[]'"),
         (stream(b"data: " + ERROR + b"\n\n", DONE), "the stream broke off: {'message': 'no'}"),
     ],
 )  # fmt: skip
@@ -179,4 +179,4 @@ def test_the_ids_of_several_choices_are_counted_together() -> None:
 
 def test_too_deeply_nested_event_is_reported() -> None:
     data = b"data: " + b"[" * 100_000 + b"\n\n"
-    assert "an event is no JSON object" in answered(raw(*stream(data, DONE))).error
+    assert "an event is not a JSON object" in answered(raw(*stream(data, DONE))).error
