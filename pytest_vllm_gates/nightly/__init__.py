@@ -1,1 +1,1 @@
-"""vLLM's wheels by commit: the commits between two versions, and the wheel that each has."""
+"""vLLM's wheels by commit: the commits between two versions, and the wheel of each."""

@@ -1,7 +1,7 @@
 """The commits between two versions of vLLM, from a clone or from GitHub.
 
-GitHub's "Compare two commits" lists what `git log BASE..HEAD` does, the earliest first, in pages
-(docs.github.com, REST API, commits, read 2026-11-26).
+GitHub's "Compare two commits" lists the commits of `git log BASE..HEAD`, the earliest first, in
+pages (docs.github.com, REST API, commits, read 2026-11-26).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ MOST_SUBJECT = 200
 
 
 def between(good: str, bad: str, hosts: NightlyHosts) -> tuple[tuple[Commit, ...], bool]:
-    """Return the commits between two references, and whether the good one is the newer.
+    """Return the commits between two references, and whether the good one is newer.
 
     A reference is a tag or a hash. The commits go from the good one to the bad one; neither is
-    among them. Where both are on branches of their own, as releases are, the one with more commits
-    of its own is the newer. Raises `UserError` where nothing lists them.
+    included. If each has commits that the other lacks, as on two release branches, the one with
+    more of them is the newer. Raises `UserError` if the commits cannot be listed.
     """
     for name in (good, bad):
         if not REFERENCE.fullmatch(name):
@@ -42,10 +42,10 @@ def between(good: str, bad: str, hosts: NightlyHosts) -> tuple[tuple[Commit, ...
     commits, newer_good = listed
     if len(commits) > MOST_COMMITS:
         raise UserError(
-            f"{len(commits)} commits lie between {good} and {bad}, more than {MOST_COMMITS}: "
+            f"{len(commits)} commits are between {good} and {bad}, more than {MOST_COMMITS}: "
             "bisect between releases first, without --nightly"
         )
-    inner = commits[:-1]  # the last is the newer end itself
+    inner = commits[:-1]  # the last one is the newer end
     return (inner[::-1] if newer_good else inner), newer_good
 
 
@@ -76,7 +76,7 @@ def _git(clone: str, *words: str) -> str:
         said = (done.stderr.strip().splitlines() or ["no reason"])[0]
         raise UserError(
             f"{clone}: git cannot list the commits: {said}\n"
-            f"is it a clone of vLLM with its tags? try: git -C {clone} fetch --tags origin"
+            f"check that it is a clone of vLLM with tags; try: git -C {clone} fetch --tags origin"
         )
     return done.stdout
 
@@ -96,7 +96,7 @@ def _of_github(good: str, bad: str, hosts: NightlyHosts) -> tuple[tuple[Commit, 
             more = _commits(_page(made, hosts, older, newer, page))
             if not more:
                 raise UserError(
-                    f"{hosts.commits}: {total} commits lie between {older} and {newer}, and only "
+                    f"{hosts.commits}: {total} commits are between {older} and {newer}, and only "
                     f"{len(commits)} are listed\n{_advice(hosts)}"
                 )
             commits += more

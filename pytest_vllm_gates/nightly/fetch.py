@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WAIT_S = 30.0
 REDIRECTS = 5
 MISSING = (403, 404)
-"""What object storage answers for a key that is not there; S3 says 403 where it may not list."""
+"""The answers of object storage for a missing key; S3 answers 403 if listing is not allowed."""
 PAGE_BYTES = limits.JSON_BYTES
 TRIES = 2
 
@@ -40,8 +40,8 @@ def client() -> Iterator[httpx.Client]:
 def json(made: httpx.Client, url: str, *, advice: str) -> Any:
     """Return the JSON at an address.
 
-    Raises `RefusedError` for an answer that is an error, and `UserError`, ending with `advice`,
-    where the host cannot be reached or sends what is not JSON, or too much.
+    Raises `RefusedError` for an error answer, and `UserError`, ending with `advice`, if the host
+    cannot be reached or the answer is too large or not JSON.
     """
     for last in range(1, TRIES + 1):
         try:
@@ -55,7 +55,7 @@ def json(made: httpx.Client, url: str, *, advice: str) -> Any:
 
 
 def size(made: httpx.Client, url: str) -> int | None:
-    """Return the bytes of the file at an address; None where the host does not name them."""
+    """Return the bytes of the file at an address; None if the host does not report them."""
     try:
         length = made.head(url).raise_for_status().headers.get("content-length", "")
     except httpx.HTTPError:

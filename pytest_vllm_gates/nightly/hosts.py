@@ -1,4 +1,4 @@
-"""Where wheels and commits come from: `data/nightly.toml`, unless a command names others."""
+"""The hosts of wheels and commits: `data/nightly.toml`, unless a command names others."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class NightlyHosts(toml.Record):
     pages: str
     """The repository's pages."""
     tag: str
-    """What a release's tag is; `{version}` is the release."""
+    """The form of a release's tag; `{version}` is the release."""
     variant: str = ""
-    """The build that is wanted, such as `cu129`; empty: the default build of each commit."""
+    """The requested build, for example `cu129`; empty: the default build of each commit."""
 
     @property
     def clone(self) -> str | None:
-        """Return the folder of a clone, where commits come from one."""
+        """Return the folder of a clone, if commits come from one."""
         return None if urlsplit(self.commits).scheme in SCHEMES else self.commits
 
     def change(self, last_good: str, first_bad: str) -> str:
-        """Return the page with what lies between two versions, each a release or a label."""
+        """Return the page with the commits between two versions, each a release or a label."""
         ends = [
             version if is_label(version) else self.tag.format(version=version)
             for version in (last_good, first_bad)
@@ -48,14 +48,14 @@ class NightlyHosts(toml.Record):
 
 @cache
 def shipped() -> NightlyHosts:
-    """Return the hosts that vLLM publishes on."""
+    """Return vLLM's own hosts."""
     return toml.load(TABLE, NightlyHosts)
 
 
 def named(given: Mapping[str, str | None]) -> NightlyHosts:
-    """Return the hosts with those in place that a command names.
+    """Return the hosts, with those replaced that a command names.
 
-    Raises `UserError` for wheels that are not at an URL.
+    Raises `UserError` if the address of the wheels is not a URL.
     """
     hosts = shipped().model_copy(
         update={name: value.rstrip("/") for name, value in given.items() if value}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.nightly.hosts import NightlyHosts
 
 BUILT_FROM = re.compile(r"g([0-9a-f]{7,40})(?:\..*)?")
-"""The local part of a version that setuptools-scm gives a wheel by commit."""
+"""The local version part that setuptools-scm gives a wheel by commit."""
 
 
 def between(
@@ -26,7 +26,7 @@ def between(
 ) -> CommitRow:
     """Return the commits between two references, with their wheels for this machine.
 
-    Raises `UserError` where no commit between has a wheel.
+    Raises `UserError` if none of the commits has a wheel.
     """
     say(f"looking up the commits between {good} and {bad}")
     listed, newer_good = commits.between(good, bad, hosts)
@@ -35,14 +35,14 @@ def between(
         variant = f" of the variant {hosts.variant}" if hosts.variant else ""
         raise UserError(
             f"none of the {len(listed)} commits between {good} and {bad} has a wheel{variant} for "
-            f"this machine\nsee one: curl -fL {wheels.list_address(listed[-1].sha, hosts)}\n"
-            "search releases alone: without --nightly"
+            f"this machine\nsee one list: curl -fL {wheels.list_address(listed[-1].sha, hosts)}\n"
+            "search releases only: leave out --nightly"
         )
     return CommitRow(listed, found, newer_good)
 
 
 def reference(version: str, url: str | None, hosts: NightlyHosts) -> str:
-    """Return what vLLM's repository calls the version of a lane: a hash or a tag.
+    """Return the name of a lane's version in vLLM's repository: a hash or a tag.
 
     `url` is the wheel that the lane's lock names, if it names one. Raises `UserError` for a version
     that is neither a release nor built from a commit.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LABEL = 12
-"""Characters of a commit's hash by which a row and a table name it."""
+"""The number of characters of a commit's hash in its label."""
 LABELLED = re.compile(rf"[0-9a-f]{{{LABEL}}}")
 SHA = re.compile(r"[0-9a-f]{40}")
 
@@ -22,7 +22,7 @@ class Commit:
     sha: str
     """40 hex digits."""
     date: str = ""
-    """Of the commit, as 2026-09-30."""
+    """The commit's date, as 2026-09-30."""
     subject: str = ""
     """The first line of its message."""
 
@@ -38,7 +38,7 @@ class NightlyWheel:
 
     sha: str
     version: str
-    """Of the package, as in the wheel's name: `0.23.1rc1.dev1403+g4080263bb.cu129`.
+    """The package's version, as in the wheel's name: `0.23.1rc1.dev1403+g4080263bb.cu129`.
 
     It counts from the last tag on main, so it may be lower than that of releases before it.
     """
@@ -62,7 +62,7 @@ class CommitRow:
 
     @property
     def missing(self) -> tuple[tuple[str, ...], ...]:
-        """Return the labels without a wheel before each that has one, and after the last."""
+        """Return the labels without a wheel before each label with one, and after the last."""
         gaps: list[list[str]] = [[]]
         for each in self.commits:
             if each.label in self.wheels:
@@ -72,7 +72,7 @@ class CommitRow:
         return tuple(tuple(gap) for gap in gaps)
 
     def commit(self, label: str) -> Commit | None:
-        """Return the commit of a label; None where the row does not have it."""
+        """Return the commit of a label; None if the row does not have it."""
         return next((each for each in self.commits if each.label == label), None)
 
 

@@ -1,9 +1,9 @@
-"""The wheels that vLLM's index has for a commit, and which of them this machine can install.
+"""The wheels of a commit in vLLM's index, and those that this machine can install.
 
 The index is described in vLLM's docs (contributing/ci/nightly_builds) and written by
 `.buildkite/scripts/generate-nightly-index.py`: a list of wheels, each with `filename` and `path`,
-which is relative to the list. Lists of before December 2025 have a `+` in `path` as it is; the
-storage wants `%2B`.
+which is relative to the list. Lists of before December 2025 have a plain `+` in `path`; the
+storage requires `%2B`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PACKAGE = "vllm"
 AT_ONCE = 8
 MOST_WHEELS = 1000
-"""Of one commit's list; there are two to six."""
+"""The allowed length of one commit's list; real lists have two to six wheels."""
 
 
 def of_commits(
@@ -40,8 +40,8 @@ def of_commits(
 ) -> Mapping[str, NightlyWheel]:
     """Return the wheel of each commit that has one for this machine, by the commit's label.
 
-    One small file is read for each commit, some at once. Raises `UserError` where the host cannot
-    be reached or a list is not one.
+    Reads one small file for each commit, several at once. Raises `UserError` if the host cannot be
+    reached or a list is invalid.
     """
     found: dict[str, NightlyWheel] = {}
     with fetch.client() as made, ThreadPoolExecutor(AT_ONCE) as pool:
@@ -54,7 +54,7 @@ def of_commits(
 
 
 def of_commit(sha: str, hosts: NightlyHosts, made: httpx.Client) -> NightlyWheel | None:
-    """Return a commit's wheel for this machine; None where it has none. Raises as `of_commits`."""
+    """Return a commit's wheel for this machine; None without one. Raises as `of_commits`."""
     address = list_address(sha, hosts)
     advice = f"try it: curl -fL {address}\nfor another host: --wheels URL"
     try:
@@ -67,15 +67,15 @@ def of_commit(sha: str, hosts: NightlyHosts, made: httpx.Client) -> NightlyWheel
 
 
 def list_address(sha: str, hosts: NightlyHosts) -> str:
-    """Return where the list of a commit's wheels is."""
+    """Return the address of the list of a commit's wheels."""
     return "/".join(part for part in (hosts.wheels, sha, hosts.variant, PACKAGE, "metadata.json")
                     if part)  # fmt: skip
 
 
 def chosen(document: Any, sha: str, address: str, hosts: NightlyHosts) -> NightlyWheel | None:
-    """Return the wheel of a list that this machine can install; None where it has none.
+    """Return the wheel of a list that this machine can install; None if there is none.
 
-    Raises `UserError` for what is no list of wheels, and for a wheel that is not at the host.
+    Raises `UserError` if it is not a list of wheels, and for a wheel at another host.
     """
     if not isinstance(document, list) or len(document) > MOST_WHEELS:
         raise UserError(f"{address}: expected a list of wheels, got {excerpt(document)}")
@@ -107,7 +107,7 @@ def _named(entry: Any, address: str) -> tuple[str, str, str]:
 
 
 def size(wheels: Iterable[NightlyWheel]) -> int | None:
-    """Return the bytes of the first wheel, for a plan; None where the host does not name them."""
+    """Return the bytes of the first wheel, for a plan; None if the host does not report them."""
     first = next(iter(wheels), None)
     if first is None:
         return None

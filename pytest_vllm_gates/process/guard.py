@@ -1,6 +1,6 @@
 """Runs one command and ends its whole process tree when the calling process ends.
 
-A program of its own, standard library only (`python -I -S guard.py SECONDS TOLD COMMAND…`). TOLD is
+A separate program, standard library only (`python -I -S guard.py SECONDS TOLD COMMAND…`). TOLD is
 the descriptor to which it writes the id of the command's process group. Its standard input is a
 pipe whose other end only the calling process has open: end of file means "stop", whether the caller
 closed it or was killed with SIGKILL. It exits as the command did (128 + signal for a signal).
@@ -12,13 +12,13 @@ The guard is two processes, so that SIGKILL to either of them leaves nothing beh
 caller is killed with it. The outer guard, which the caller starts, forks the inner one and waits.
 The inner guard starts the command, passes its output on and ends its tree. Both are "subreapers"
 (prctl(2), Linux): a grandchild that daemonises, or that loses its parents, is handed to the inner
-guard, or to the outer one where that is gone, and so is found. When the inner guard is killed, the
+guard, or to the outer one if that is gone, and so is found. When the inner guard is killed, the
 outer one ends what is left; when the outer one is killed, a pipe from it closes and the inner one
 ends the tree. They are in different process groups, and a terminal's Ctrl-C reaches neither.
 Neither has an own session: Linux shares the machine between sessions (autogroup, sched(7)), and on
 two cores a busy server in another session kept its clients from running for seconds.
 
-Whichever ends the tree removes the files that it left in /dev/shm (`shared_memory.py`).
+The guard that ends the tree removes the files that it left in /dev/shm (`shared_memory.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import time
 from typing import TYPE_CHECKING
 
 if __name__ == "__main__":
-    # At the end: nothing beside the package shall stand in for the standard library.
+    # At the end: no module beside the package may replace one of the standard library.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from pytest_vllm_gates.descriptors import readable
@@ -46,15 +46,15 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-REAPED_S = 3.0  # what killed processes get to leave the kernel's tables
-PASSED_ON_S = 5.0  # what the last words get to be written
+REAPED_S = 3.0  # for killed processes to leave the kernel's tables
+PASSED_ON_S = 5.0  # for the last output to be written
 POLL_S = 0.05
 THREADS = 17  # num_threads in proc(5)'s stat, counted from the state
-LINGER_S = 1.0  # what an orphaned worker gets to end by itself once its parent is gone
+LINGER_S = 1.0  # for an orphaned worker to end by itself after its parent
 
 
 def prctl(option: int, value: int) -> None:
-    """Call prctl(2) where there is one; elsewhere only the process group is ended."""
+    """Call prctl(2) if it exists; elsewhere only the process group is ended."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
@@ -62,7 +62,7 @@ def prctl(option: int, value: int) -> None:
 def parents() -> dict[int, int]:
     """Return the parent's id of every live process by its own, zombies left out.
 
-    The kernel calls a process a zombie, too, whose first thread has ended and others have not: it
+    A process whose first thread has ended and others have not is a zombie, too, for the kernel: it
     is alive, and a killed one with much memory stays so for seconds, with its children below it.
     """
     parent_of = {}
@@ -71,7 +71,7 @@ def parents() -> dict[int, int]:
             continue
         with contextlib.suppress(OSError):
             with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as stat:
-                # "pid (comm) state ppid": the command may hold spaces and brackets
+                # "pid (comm) state ppid": the command may contain spaces and brackets
                 fields = stat.read().rpartition(")")[2].split()
             if fields[0] != "Z" or int(fields[THREADS]) > 1:
                 parent_of[int(name)] = int(fields[1])
@@ -93,19 +93,19 @@ def descendants(root: int) -> list[int]:
 
 
 def signal_all(pids: list[int], number: int) -> None:
-    """Send a signal to each process, those already gone aside."""
+    """Send a signal to each process that still exists."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def end_tree(child: subprocess.Popen[bytes], grace_s: float, segments: Segments) -> None:
-    """SIGTERM the command, give it `grace_s` seconds, then SIGKILL whatever is left of its tree."""
+    """SIGTERM the command, give it `grace_s` seconds, then SIGKILL the rest of its tree."""
     segments.look(below, closely=True)
     if child.poll() is None and grace_s > 0:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
-        signal_all(below(), signal.SIGCONT)  # a paused process gets it, too
+        signal_all(below(), signal.SIGCONT)  # so that a paused process gets it, too
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
             segments.look(below)
@@ -128,7 +128,7 @@ def kill_tree(segments: Segments, reaped: Callable[[], object] = lambda: None) -
     """SIGKILL every process below this one, until there is none."""
     # A process killed here may have forked a moment before: look until nothing is found.
     while left := below():
-        signal_all(left, signal.SIGSTOP)  # so that none makes a file once it was looked at
+        signal_all(left, signal.SIGSTOP)  # so that none creates a file after the look
         segments.look(left.copy, closely=True)
         signal_all(left, signal.SIGKILL)
         reaped()
@@ -137,7 +137,7 @@ def kill_tree(segments: Segments, reaped: Callable[[], object] = lambda: None) -
 
 def reap() -> None:
     """Wait for the orphans that were handed to this process."""
-    # /proc calls a process dead when its first thread has ended, a while before the last one has
+    # /proc shows a process as dead when its first thread has ended, shortly before the last one has
     # and it can be reaped.
     deadline = time.monotonic() + REAPED_S
     with contextlib.suppress(ChildProcessError):
@@ -169,7 +169,7 @@ def main() -> int:
 
 
 def watch(inner: int, reported: int, segments: Segments) -> int:
-    """Wait for the inner guard; where it was killed, end what is left in its place."""
+    """Wait for the inner guard; if it was killed, end the rest of the tree in its place."""
     _, status = os.waitpid(inner, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0 or below():
@@ -181,7 +181,7 @@ def watch(inner: int, reported: int, segments: Segments) -> int:
 
 
 def run(outer_lives: int, segments: Segments) -> int:
-    """Start the command and end its tree when it, or whichever waits for it, has ended."""
+    """Start the command and end its tree when it, or the outer guard, has ended."""
     grace_s = float(sys.argv[1])
     told = int(sys.argv[2])
     command = sys.argv[3:]
@@ -208,7 +208,7 @@ def run(outer_lives: int, segments: Segments) -> int:
         return 127
     with contextlib.suppress(OSError):  # the caller is gone
         os.write(told, f"{child.pid}\n".encode("ascii"))
-    assert child.stdout is not None  # noqa: S101 - asked for above
+    assert child.stdout is not None  # noqa: S101 - requested above
     passing_on = threading.Thread(target=pass_on, args=(child.stdout.fileno(), 1), daemon=True)
     passing_on.start()
     segments.watch()

@@ -1,6 +1,6 @@
-"""Ends what is left of a command whose guards were both killed at the same moment.
+"""Ends the rest of a command whose guards were both killed at the same moment.
 
-Nothing but the calling process can do it then. It knows the command's processes by a variable of
+Only the calling process can do it then. It recognises the command's processes by a variable of
 their environment and by their process group. The variable alone is not enough: setproctitle, which
 vLLM uses, writes a process's title over the environment that /proc shows. The group alone is not
 enough: a process may leave it (setsid(2)).
@@ -18,19 +18,19 @@ from pytest_vllm_gates.process.guard import parents, signal_all
 from pytest_vllm_gates.process.shared_memory import Segments
 
 MARK = "GATES_GUARDED"
-"""The variable that every process of one command has, with a value of its own."""
+"""The variable of every process of one command; each command has another value."""
 ENDED_S = 5.0
 POLL_S = 0.02
 
 
 class Orphans:
-    """One command's processes, and the files in /dev/shm that came since this was made."""
+    """One command's processes, and the files in /dev/shm that came since this was created."""
 
     def __init__(self) -> None:
         self._token = secrets.token_hex(8)
         self._segments = Segments()
         self.group_line = b""
-        """What the inner guard has written: the id of the command's process group, a newline."""
+        """The inner guard's line: the id of the command's process group, a newline."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -41,7 +41,7 @@ class Orphans:
         """SIGKILL every process of the command until there is none, and remove its files."""
         deadline = time.monotonic() + ENDED_S
         while (left := self._left()) and time.monotonic() < deadline:
-            signal_all(left, signal.SIGSTOP)  # so that none forks once it was looked at
+            signal_all(left, signal.SIGSTOP)  # so that none forks after the look
             self._segments.look(left.copy, closely=True)
             signal_all(left, signal.SIGKILL)
             time.sleep(POLL_S)
@@ -61,5 +61,5 @@ class Orphans:
 
 
 def _environment(pid: int) -> list[bytes]:
-    with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as everything of /proc here
+    with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as for all of /proc here
         return file.read().split(b"\0")

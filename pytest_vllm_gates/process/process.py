@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 GUARD = Path(__file__).with_name("guard.py")
 DEFAULT_GRACE_S = 2.0
 
-# What the tree gets when this process was killed: nothing may be left five seconds later, however
-# busy the machine, and no process waits for the server's shutdown.
+# The grace period of the tree after this process was killed: five seconds later nothing may be
+# left, however busy the machine, and no process waits for the server's shutdown.
 ORPHANED_GRACE_S = 0.5
 HURRY_S = 30.0
 POLL_S = 0.05
 
-# A killed process is gone when the kernel has freed what it held: many seconds for a process of
-# some gigabytes on a machine short of memory, or one whose driver is busy.
+# A killed process is gone when the kernel has freed its memory: many seconds for a process of
+# some gigabytes on a machine short of memory, or with a busy driver.
 DYING_S = 60.0
 PF_EXITING = 0x4  # linux/sched.h
 RUNNING, DYING = "running", "killed, but not gone"
 
 
 class Process(Protocol):
-    """A command that runs under a guard, whichever process has the guard's pipe."""
+    """A command that runs under a guard; any process may have the guard's pipe."""
 
     log: Path
 
@@ -78,7 +78,7 @@ class GuardedProcess:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         orphaned_s = min(grace_s, ORPHANED_GRACE_S)
-        # Both guards have the other end open, and nothing else: it ends with the last of them.
+        # Only the two guards have the other end open: it closes with the last of them.
         self._guards: int | None
         self._guards, held = os.pipe()
         self._orphans = Orphans()
@@ -141,9 +141,9 @@ class GuardedProcess:
         return status
 
     def _guards_ended(self, timeout: float) -> bool:
-        """Return whether the inner guard, too, is gone: it ends the tree of one that was killed.
+        """Return whether the inner guard, too, is gone: it ends the tree of a killed outer one.
 
-        Where both were killed, the tree is ended here.
+        If both were killed, the tree is ended here.
         """
         if self._guards is None:
             return True
@@ -179,7 +179,7 @@ class GuardedProcess:
 def started(pid: int) -> int | None:
     """Return when a live process started, in clock ticks since the machine did; None without one.
 
-    A process id is given again; together with this it is one process.
+    A process id is reused; with its start it names one process.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
@@ -194,8 +194,8 @@ def still_running(
 ) -> dict[int, str]:
     """Return which of the processes still exist, with the state of each.
 
-    Returns at once when none is, else after `within_s` seconds, or `dying_within_s` where all that
-    are left were killed and only the kernel is not done with them.
+    Returns at once if none does, else after `within_s` seconds, or `dying_within_s` if all that
+    are left were killed and only the kernel has not removed them.
     """
     begun = time.monotonic()
     while left := {pid: _doing(pid) for pid in sorted(set(pids) & parents().keys())}:
@@ -208,7 +208,7 @@ def still_running(
 
 
 def _doing(pid: int) -> str:
-    """Return whether a process runs, or was killed and the kernel has not removed it yet."""
+    """Return whether a process runs, or was killed and not yet removed by the kernel."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
@@ -232,7 +232,7 @@ def paused(processes: Callable[[], Sequence[int]]) -> Iterator[None]:
 
 
 def open_handles(processes: Iterable[int]) -> int | None:
-    """Return how many files and sockets some processes hold open; None where none can be seen."""
+    """Return how many files and sockets some processes have open; None if none can be seen."""
     counts = []
     for pid in processes:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Tells how long processes were ready to run while no processor was free for them.
+"""Measures how long processes were ready to run while no processor was free for them.
 
 Linux keeps both for each thread: /proc/PID/task/TID/schedstat has the nanoseconds on a processor
 and those waiting for one (kernel documentation, scheduler/sched-stats).
@@ -23,19 +23,19 @@ class RunQueue:
     """How much of the time that processes were ready to run they waited for a processor."""
 
     def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
-        """Begin now; `processes` returns the ids of those that run at the time."""
+        """Begin now; `processes` returns the ids of the processes that run at that time."""
         self._processes = processes
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew."""
+        """Restart the measurement."""
         self._at = time.monotonic()
         self._before = _times(self._processes())
 
     def waited(self) -> float | None:
-        """Return the share since the beginning, of the threads that are there now.
+        """Return the share since the beginning, of the threads that exist now.
 
-        None where the kernel does not tell, or they were hardly ready to run.
+        None if the kernel does not report it, or they were hardly ready to run.
         """
         now = _times(self._processes())
         ran = waited = 0

@@ -1,11 +1,11 @@
-"""Files in /dev/shm that a killed server leaves: found while it runs, removed once it has ended.
+"""Files in /dev/shm that a killed server leaves: found while it runs, removed after its end.
 
 A killed process removes nothing: Python's shared memory (psm_*), NCCL's (nccl-*), vLLM's caches
-(vllm_*, VLLM_*) stay, and take memory until the machine is started anew. The kernel does not record
-which process made a file. So a file counts as the server's when it was not there before the server,
-belongs to this user, has a name of those kinds, and a process of the server had it open or mapped.
-A file that came while the server was ending counts, too, where every process that could use it is
-seen. No file is removed that a living process has open or mapped.
+(vllm_*, VLLM_*) stay, and take memory until the machine restarts. The kernel does not record
+which process created a file. So a file counts as the server's if it was not there before the
+server, belongs to this user, has a name of those kinds, and a process of the server had it open
+or mapped. A file that came while the server was ending counts, too, if every process that could
+use it is visible. A file that a living process has open or mapped is not removed.
 
 Standard library only: `guard.py` imports it.
 """
@@ -33,14 +33,14 @@ IN_MOVED_TO, IN_CREATE = 0x80, 0x100  # linux/inotify.h
 EVENT_BYTES = 2**16
 TICK_NS = 20_000_000
 LOOKS, APART_S = 2, 0.04
-"""A file that no process of the running server has at so many looks, so far apart, is another's.
-At the first of them its maker may have been killed, and the server is about to follow."""
-# The first namespaces of a machine (include/linux/proc_ns.h): from there all processes are seen.
+"""A file that no process of the running server uses at this many looks, so far apart, is another
+process's. At the first look its maker may have been killed, and the server is about to end."""
+# The first namespaces of a machine (include/linux/proc_ns.h): all processes are visible there.
 FIRST_PIDS, FIRST_IPC = "pid:[4026531836]", "ipc:[4026531839]"
 
 
 class Segment(NamedTuple):
-    """One file; its number, because a name is given again."""
+    """One file; with its number, because a name is reused."""
 
     name: str
     inode: int
@@ -49,11 +49,11 @@ class Segment(NamedTuple):
 class Segments:
     """The files that came while a server ran.
 
-    `report` is a pipe to the process that goes on when this one is killed.
+    `report` is a pipe to the process that takes over when this one is killed.
     """
 
     def __init__(self, report: int | None = None) -> None:
-        """Remember the files that are there now."""
+        """Record the files that exist now."""
         self._before = _present()
         self._misses: dict[Segment, int] = {}
         self._missed_at: dict[Segment, float] = {}
@@ -63,7 +63,7 @@ class Segments:
         self.events: int | None = None
 
     def watch(self) -> None:
-        """Have the kernel report new files: `events` can be read when one has come (inotify(7))."""
+        """Have the kernel report new files: `events` is readable when one has come (inotify(7))."""
         with contextlib.suppress(AttributeError, OSError):
             libc = ctypes.CDLL(None)
             events = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -74,8 +74,8 @@ class Segments:
     def look(self, processes: Callable[[], Iterable[int]], *, closely: bool = False) -> None:
         """Look for new files and for whether one of these processes has them.
 
-        Nothing is looked at while the folder does not change. The last looks, while the processes
-        are ended, are `closely`: a file first seen then may be that of a process that is gone.
+        Does nothing while the folder does not change. The last looks, while the processes are
+        ended, are `closely`: a file first seen then may belong to a process that is gone.
         """
         open_questions = any(misses < LOOKS for misses in self._misses.values())
         if not (self._has_changed() or open_questions or closely):
@@ -132,7 +132,7 @@ class Segments:
                         self._misses[file] = self._misses.get(file, 0) + 1
 
     def remove(self) -> None:
-        """Remove the server's files; call it when none of its processes is left."""
+        """Remove the server's files; call it after the end of all its processes."""
         new = _present() - self._before
         left = new & self._ours
         if _sees_every_user():
@@ -185,7 +185,7 @@ def _used(processes: Iterable[int], files: set[Segment]) -> set[Segment]:
 
 
 def _open(pid: int, device: int) -> Iterable[int]:
-    """Yield the inodes of what a process has open in the folder."""
+    """Yield the inodes of the folder's files that a process has open."""
     try:
         handles = [*(PROCESSES / str(pid) / "fd").iterdir()]
     except OSError:
@@ -198,7 +198,7 @@ def _open(pid: int, device: int) -> Iterable[int]:
 
 
 def _mapped(pid: int, device: int) -> Iterable[int]:
-    """Yield the inodes of what a process has mapped from the folder."""
+    """Yield the inodes of the folder's files that a process has mapped."""
     number = f"{os.major(device):02x}:{os.minor(device):02x}"
     try:
         text = (PROCESSES / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
@@ -212,9 +212,9 @@ def _mapped(pid: int, device: int) -> Iterable[int]:
 
 
 def _sees_every_user() -> bool:
-    """Return whether every process that can use the folder is seen from here.
+    """Return whether every process that can use the folder is visible from here.
 
-    In a container that shares the host's IPC namespace others use it unseen.
+    In a container that shares the host's IPC namespace, invisible processes use it.
     """
     try:
         pids, ipc = (str((PROCESSES / "self/ns" / name).readlink()) for name in ("pid", "ipc"))

@@ -1,1 +1,1 @@
-"""The robustness gate: rare and wrong requests, and what they must not end."""
+"""The robustness gate: rare and wrong requests, which the server must survive."""

@@ -39,7 +39,7 @@ def refusals(reactions: Iterable[Reaction]) -> dict[str, str]:
 
 
 def unsurvived(treatment: RobustnessResult) -> Judged:
-    """Find the requests at which the server itself failed, hung or broke the connection off."""
+    """Find the requests at which the server failed, hung or closed the connection."""
     cases, findings = [], []
     for reaction in treatment.reactions:
         case = _case(reaction)
@@ -52,7 +52,7 @@ def unsurvived(treatment: RobustnessResult) -> Judged:
 
 
 def turned_away(treatment: RobustnessResult) -> Judged:
-    """Find the requests with which nothing is wrong and that were not answered."""
+    """Find the valid requests that were not answered."""
     cases, findings = [], []
     for reaction in treatment.reactions:
         if reaction.case.expect != "answered" or _failed(reaction):
@@ -66,7 +66,7 @@ def turned_away(treatment: RobustnessResult) -> Judged:
 
 
 def accepted(treatment: RobustnessResult) -> Judged:
-    """Find the requests that were answered although nobody can do what they ask."""
+    """Find the requests that were answered although they cannot be fulfilled."""
     cases, findings = [], []
     for reaction in treatment.reactions:
         if reaction.case.expect == "answered" or _failed(reaction):
@@ -84,7 +84,7 @@ def accepted(treatment: RobustnessResult) -> Judged:
 
 
 def unexplained(treatment: RobustnessResult) -> Judged:
-    """Find the refusals that are no JSON error, or whose message does not name what is wrong."""
+    """Find the refusals without a JSON error, or with a message that does not name the fault."""
     cases, findings = [], []
     for reaction in treatment.reactions:
         if reaction.status not in REFUSAL or reaction.case.expect == "answered":
@@ -106,7 +106,7 @@ def unexplained(treatment: RobustnessResult) -> Judged:
 
 
 def unwell(treatment: RobustnessResult) -> Judged:
-    """Find after which requests an ordinary question was answered no longer, or otherwise."""
+    """Find the requests after which an ordinary question got no answer, or another one."""
     cases, findings = [], []
     for checkup in treatment.checkups:
         case = Case(
@@ -137,7 +137,7 @@ def _case(reaction: Reaction) -> Case:
 
 
 def _request_of(reaction: Reaction) -> dict[str, Any]:
-    """Return the request as a person can send it again; a `repeat` stays as in the file."""
+    """Return the request in a form that can be sent again; a `repeat` stays as in the file."""
     case = reaction.case
     request: dict[str, Any] = {"method": case.method, "path": case.path}
     if case.raw is not None:

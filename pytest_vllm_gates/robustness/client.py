@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.robustness.types import WrongRequest
 
 LIMIT_S = 60.0
-"""How long one wrong request may take; a healthy server refuses the largest in one or two."""
+"""Time limit of one wrong request; a healthy server refuses the largest in one or two seconds."""
 ANSWER_LIMIT_S = 180.0
-"""How long an ordinary answer may take, on a machine that has other things to do."""
+"""Time limit of an ordinary answer, on a busy machine."""
 AT_A_TIME = 12
-"""Wrong requests between two questions whether the server still answers."""
+"""Wrong requests between two checks that the server still answers."""
 MESSAGE_KEYS = ("message", "detail")
 
 
@@ -38,9 +38,9 @@ def send_all(
 ) -> RobustnessResult:
     """Send every case; call `canary` before, after each dozen, after silence and at the end.
 
-    `more` goes into every request; `step` is called with the cases that are done and all of them.
+    `more` is added to every request; `step` is called with the number of cases done and in all.
     """
-    canary()  # the next one finds a warm prefix, as all that follow do
+    canary()  # the next one and all later ones find a warm prefix
     healthy = canary()
     reactions: list[Reaction] = []
     checkups: list[Checkup] = []
@@ -107,7 +107,7 @@ def _message(text: str) -> str | None:
 
 
 def _is_completion(text: str) -> bool:
-    """Return whether a body is a completion, whole or streamed, and no error in its guise."""
+    """Return whether a body is a completion, whole or streamed, and not a disguised error."""
     lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
     try:
         bodies = [json.loads(line) for line in lines if line != "[DONE]"] or [json.loads(text)]

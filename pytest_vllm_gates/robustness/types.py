@@ -21,10 +21,10 @@ SHIPPED = data.FOLDER / "robustness"
 CONTEXT = "context"
 STEPS = "steps"
 STEPS_TOKENS = 20_000
-"""More than vLLM's `max_num_batched_tokens` is by default, on any GPU."""
+"""More than the default of vLLM's `max_num_batched_tokens` on any GPU."""
 MODEL = "${model}"
 
-# A request with nothing wrong; a case lays its own keys over it.
+# A valid request; a case merges its own keys into it.
 PLAIN: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello!"}],
     "max_tokens": 1,
@@ -33,34 +33,34 @@ PLAIN: dict[str, Any] = {
 
 
 class Repeat(toml.Record):
-    """A text or an array many times over: what is too long to stand in a file."""
+    """A text or an array many times over, for values that are too long for a file."""
 
     repeat: str | list[Any]
     times: int | Literal["context", "steps"]
-    """How often. "context": as often as the server's context has tokens; "steps": so often that
-    a prompt of so many tokens is read in several steps, within the context."""
+    """The number of repetitions. "context": the tokens of the server's context; "steps": enough that
+    a prompt of this length is read in several steps, within the context."""
 
 
 class WrongRequest(toml.Record):
-    """One request: how it differs from a plain one, and what the server may do about it."""
+    """One request: how it differs from a plain one, and the allowed reactions of the server."""
 
     name: str
     expect: Literal["refused", "either", "answered"] = "refused"
-    """Whether the server may answer, too: where OpenAI's API or vLLM's documentation lets it.
-    "answered": nothing is wrong with the request, and it has to be."""
+    """Whether the server may answer, too, if OpenAI's API or vLLM's documentation allows it.
+    "answered": the request is valid, and must be answered."""
     names: tuple[str, ...] = ()
-    """Words of which a refusal's message holds one, case aside; without any, all do."""
+    """Words of which a refusal's message must contain one, ignoring case; empty: any message."""
     method: str = "POST"
     path: str = "/chat/completions"
     """Below the API's own path, `/v1`."""
     content_type: str = "application/json"
-    """Empty: none is sent."""
+    """Empty: no content type is sent."""
     body: dict[str, Any] = Field(default_factory=dict)
-    """Laid over the plain request; a table of `repeat` and `times` stands for what it makes."""
+    """Merged into the plain request; a table of `repeat` and `times` is replaced by its result."""
     without: tuple[str, ...] = ()
     """Keys of the plain request that are left out."""
     raw: tuple[str | Repeat, ...] | None = None
-    """Sent in place of a body: these texts one after the other; `${model}` is the model's name."""
+    """Sent instead of a body: these texts one after the other; `${model}` is the model's name."""
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
 
     @model_validator(mode="after")
@@ -72,7 +72,7 @@ class WrongRequest(toml.Record):
     def request(
         self, model: str, context: int, more: Mapping[str, Any] | None = None
     ) -> dict[str, Any] | None:
-        """Return the body to send, None where the case is no JSON.
+        """Return the body to send, None if the case is not JSON.
 
         `context` is in tokens; `more` is added to the plain request.
         """
@@ -84,7 +84,7 @@ class WrongRequest(toml.Record):
         return remaining | filled
 
     def text(self, model: str, context: int) -> bytes:
-        """Return the bytes to send where the case is no JSON."""
+        """Return the bytes to send if the case is not JSON."""
         parts = [
             part.replace(MODEL, model) if isinstance(part, str) else _repeated(part, context)
             for part in self.raw or ()
@@ -99,7 +99,7 @@ class _CaseFile(toml.Record):
 def load_all(project: Path) -> tuple[WrongRequest, ...]:
     """Read every case; a project's own `robustness/*.toml` add to the shipped, or replace a file.
 
-    Raises `UserError` for a fault in a file, and for a name that two cases bear.
+    Raises `UserError` for a fault in a file, and for a name that two cases have.
     """
     files = {
         path.stem: path
@@ -111,7 +111,7 @@ def load_all(project: Path) -> tuple[WrongRequest, ...]:
     for _, path in sorted(files.items()):
         for case in toml.load(path, _CaseFile).cases:
             if case.name in paths:
-                raise UserError(f"{path}: the case {case.name!r} is in {paths[case.name]}, too")
+                raise UserError(f"{path}: the case {case.name!r} is also in {paths[case.name]}")
             paths[case.name] = path
             requests.append(case)
     return tuple(requests)
@@ -143,9 +143,9 @@ class Reaction:
     case: WrongRequest
     request: dict[str, Any] | None
     status: int | None
-    """None where no answer came."""
+    """None without an answer."""
     message: str | None
-    """The error's message as a client reads it; None where there is none."""
+    """The error's message as a client reads it; None without one."""
     completion: bool
     """Whether the body is a completion."""
     text: str
@@ -170,4 +170,4 @@ class RobustnessResult:
     reactions: tuple[Reaction, ...]
     checkups: tuple[Checkup, ...]
     not_asked: tuple[str, ...]
-    """The cases that were left out because the server answered no longer."""
+    """The cases that were left out because the server no longer answered."""

@@ -1,6 +1,6 @@
 """vLLM's hosts of wheels and commits, served on this machine by a real HTTP server.
 
-Nothing here is a copy of the live index, which no test can reach: the lists of wheels are composed
+Nothing here is a copy of the live index, which tests cannot reach: the lists of wheels are composed
 as vLLM's `.buildkite/scripts/generate-nightly-index.py` writes them, the comparisons as GitHub's
 REST API describes them. The wheels are real, small, and can be installed.
 """
@@ -37,7 +37,7 @@ def sha(number: int) -> str:
 
 @dataclass
 class MadeHosts:
-    """A server for wheels and commits, and what was asked of it."""
+    """A server for wheels and commits, and the requests to it."""
 
     address: str
     folder: Path
@@ -47,7 +47,7 @@ class MadeHosts:
     """Positions of tags among them."""
     asked: list[str] = field(default_factory=list)
     refuses: int = 0
-    """The status that comparisons are refused with."""
+    """The status with which comparisons are refused."""
 
     @property
     def hosts(self) -> NightlyHosts:
@@ -89,7 +89,7 @@ class MadeHosts:
         return name
 
     def comparison(self, base: str, head: str, page: int, per_page: int) -> dict[str, Any] | None:
-        """Return what GitHub answers for two references; None where it does not know one."""
+        """Return GitHub's answer for two references; None if it does not know one."""
         low, high = self.at(base), self.at(head)
         if low is None or high is None:
             return None
@@ -161,7 +161,7 @@ def _reply(made: MadeHosts, path: str) -> tuple[int, bytes]:
         document = made.comparison(base, head, asked["page"], asked["per_page"])
         return (404, b"{}") if document is None else (200, json.dumps(document).encode())
     file = made.folder.joinpath(*map(unquote, words[1:]))
-    # Storage that may not be listed answers 403 for what is not there, and `+` means a space.
+    # Storage without listing answers 403 for a missing key, and `+` means a space.
     known = file.is_file() and "+" not in path
     return (200, file.read_bytes()) if known else (403, b"AccessDenied")
 

@@ -1,4 +1,4 @@
-"""The row between two lanes: commits from GitHub or a clone, and which have a wheel for here."""
+"""The row between two lanes: commits from GitHub or a clone, and their wheels for this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a machine of one kind, whatever runs the tests."""
+    """Replace the machine by one of a fixed kind."""
     here = frozenset({"manylinux_2_17_x86_64", "manylinux_2_28_x86_64", "linux_x86_64"})
     monkeypatch.setattr(wheels, "_here", lambda: here)
 
@@ -63,7 +63,7 @@ def test_long_comparison_is_read_page_by_page(made_hosts: MadeHosts) -> None:
     assert len(made_hosts.asked) == 3
 
 
-def test_clone_lists_what_github_does(made_hosts: MadeHosts, tmp_path: Path) -> None:
+def test_clone_lists_the_same_commits_as_github(made_hosts: MadeHosts, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
 
     def git(*words: str) -> str:
@@ -75,7 +75,7 @@ def test_clone_lists_what_github_does(made_hosts: MadeHosts, tmp_path: Path) -> 
     git("init", "--quiet", "--initial-branch", "main")
     for number in range(4):
         git("commit", "--quiet", "--allow-empty", "-m", f"change {number}")
-    # As vLLM does: a release is a branch with commits of its own.
+    # As in vLLM's repository: a release is a branch with commits that main does not have.
     git("switch", "--quiet", "--create", "releases/v0.31.0", "HEAD~3")
     git("commit", "--quiet", "--allow-empty", "-m", "picked")
     git("tag", "v0.31.0")
@@ -94,7 +94,7 @@ def test_clone_lists_what_github_does(made_hosts: MadeHosts, tmp_path: Path) -> 
     assert made_hosts.asked == []
 
 
-def test_variant_has_a_list_of_its_own(made_hosts: MadeHosts) -> None:
+def test_variant_has_its_own_list(made_hosts: MadeHosts) -> None:
     made_hosts.wheel(2)
     made_hosts.wheel(5, variant="cu129")
     hosts = made_hosts.hosts.model_copy(update={"variant": "cu129"})
@@ -112,7 +112,7 @@ def test_plus_of_older_lists_is_quoted(made_hosts: MadeHosts) -> None:
     )
 
 
-def test_no_wheel_at_all_is_reported_with_a_list_to_look_at(made_hosts: MadeHosts) -> None:
+def test_missing_wheels_are_reported_with_a_list_to_read(made_hosts: MadeHosts) -> None:
     hosts = made_hosts.hosts.model_copy(update={"variant": "cu129"})
     with pytest.raises(UserError) as caught:
         row.between("v0.31.0", "v0.32.0", hosts)
@@ -164,7 +164,7 @@ def test_comparison_that_is_refused_names_the_clone(
      ({"commits": [{"sha": "x"}]}, "has a commit without 'commit'"),
      ({"commits": [{"sha": "x", "commit": {"message": "m", "committer": {"date": "d"}}}]},
       "has a commit 'x', not a hash"),
-     ({"commits": []}, "8 commits lie between v0.31.0 and v0.32.0, and only 0 are listed")],
+     ({"commits": []}, "8 commits are between v0.31.0 and v0.32.0, and only 0 are listed")],
 )  # fmt: skip
 def test_comparison_that_is_not_one_is_refused(
     made_hosts: MadeHosts,
@@ -198,7 +198,7 @@ def test_lane_is_placed_by_its_wheel_or_its_version(
     assert row.reference(version, url, nightly_hosts.shipped()) == reference
 
 
-def test_version_that_names_no_commit_cannot_be_placed() -> None:
+def test_version_without_a_commit_cannot_be_placed() -> None:
     with pytest.raises(UserError, match="neither a release nor built from a commit"):
         row.reference("0.32.1.dev3", None, nightly_hosts.shipped())
 

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(pytest_vllm_gates.__file__).parent
 UNTOLD = ["-1"]
-"""No descriptor for the process group's id: nobody reads it here."""
+"""No descriptor for the process group's id: it is not read here."""
 
 
 def needed(path: Path) -> Iterator[str]:
-    """Yield what a file imports to run, and what the package's files among that import."""
+    """Yield the modules that a file imports to run, and those that the package's modules import."""
     tree = ast.parse(path.read_text())
     for_types = {
         inner
@@ -56,7 +56,7 @@ def needed(path: Path) -> Iterator[str]:
 
 def test_the_guard_needs_the_standard_library_alone() -> None:
     names = set(needed(GUARD))
-    assert "html" in names, "what it imports of the package was not followed"
+    assert "html" in names, "its imports from the package were not followed"
     assert names <= sys.stdlib_module_names
 
 
@@ -74,7 +74,7 @@ def test_descendants_leave_out_zombies() -> None:
     assert guard.descendants(child.pid) == []
 
 
-# Its first thread ends, as that of a killed process does before those that have more to free.
+# Its first thread ends first, as in a killed process whose other threads have more to free.
 HEADLESS = """
 import ctypes, platform, subprocess, sys, threading, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -115,11 +115,11 @@ def test_last_line_sets_the_grace_period(last_line: str) -> None:
     assert process.returncode == 128 + 9
 
 
-# What the command writes goes through the guard.
+# The command's output goes through the guard.
 
 
 def written(code: str, *arguments: str, **environment: str) -> str:
-    """Return what comes of a program's output."""
+    """Return a program's output behind the guard."""
     argv = [sys.executable, "-I", "-S", str(GUARD), "0.5", *UNTOLD]
     with subprocess.Popen(
         [*argv, sys.executable, "-I", "-S", "-c", code, *arguments],

@@ -1,4 +1,4 @@
-"""Whatever is killed with SIGKILL, no process of a server is left and no file in /dev/shm."""
+"""After any SIGKILL, no process of a server is left and no file in /dev/shm."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCHES = 10
 
 
 def plan(batch: int) -> list[tuple[str, float]]:
-    """Return what is killed and when, for five trees; one guard at least among them."""
+    """Return which part is killed and when, for five trees; at least one is a guard."""
     chance = random.Random(SEED * 1000 + batch)  # noqa: S311 - to be the same in every run
     parts = [chance.choice(GUARDS), *chance.choices([*PARTS, *GUARDS], k=AT_ONCE - 1)]
     return [(part, chance.uniform(0.05, LATEST_S)) for part in parts]
@@ -40,7 +40,7 @@ def test_random_kill_leaves_nothing(tmp_path: Path, batch: int) -> None:
         for tree, (part, moment) in zip(trees, kills, strict=True):
             time.sleep(max(0.0, begun + moment - time.monotonic()))
             tree.kill(*part.split("+"))
-            if part == "worker":  # what the server does then is its own affair
+            if part == "worker":  # the server may go on after that
                 tree.kill("runner")
         for tree, (part, moment) in zip(trees, kills, strict=True):
             assert tree.remains() == ([], []), f"{part} killed after {moment:.2f} s left something"
@@ -75,7 +75,7 @@ def test_files_of_others_stay(tree: Tree) -> None:
             held.write(b"x")
             files[1].write_bytes(b"x")
             named_otherwise.write_bytes(b"x")
-            time.sleep(1.0)  # it is seen while the server runs, and none of its processes has it
+            time.sleep(1.0)  # it is seen while the server runs, and no process has it open
             tree.kill("inner guard")
             assert tree.remains() == ([], [])
         assert all(file.exists() for file in files)
@@ -109,7 +109,7 @@ def test_file_that_is_open_stays_until_it_is_closed(tmp_path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def test_unseen_file_stays_where_others_are_hidden(
+def test_unseen_file_stays_if_other_processes_are_hidden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_vllm_gates.process.shared_memory.FIRST_PIDS", "another")

@@ -27,7 +27,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
 print(os.getpid(), flush=True)
 time.sleep(600)
 """
-# A child in the same group, one in a session of its own, and a daemon whose parent is gone.
+# A child in the same group, one in its own session, and a daemon whose parent is gone.
 FAMILY_TREE = """\
 import os, subprocess, sys, time
 sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
@@ -255,7 +255,7 @@ def test_zombie_does_not_count_as_outliving() -> None:
 def test_dying_process_gets_more_time(
     log: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No test can make the kernel slow: that a process is dying is said for it.
+    # A test cannot slow the kernel down: the state of a dying process is replaced.
     process = start(STUBBORN)
     (pid,) = pids(log)
     monkeypatch.setattr(

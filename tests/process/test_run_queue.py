@@ -1,4 +1,4 @@
-"""A process that others keep from a processor is told from one that waits for itself."""
+"""A process that waits for a processor is distinguished from one that waits for itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOKED_S = 0.6
 
 @contextlib.contextmanager
 def processes(program: str, count: int) -> Iterator[list[int]]:
-    """So many processes of a program, all on one processor."""
+    """Several processes of a program, all on one processor."""
     core = min(os.sched_getaffinity(0))
     program = f"import os; os.sched_setaffinity(0, {{{core}}}); print('up', flush=True); {program}"
     started = [
@@ -55,12 +55,12 @@ def test_one_of_six_on_a_processor_waits_most_of_the_time() -> None:
     assert share > 0.6
 
 
-def test_sleeping_process_waits_for_no_processor() -> None:
+def test_sleeping_process_does_not_wait_for_a_processor() -> None:
     with processes(SLEEP, 1) as pids:
         assert waited(pids) is None
 
 
-def test_only_what_came_since_the_restart_counts(
+def test_only_times_since_the_restart_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_queue, "PROCESSES", tmp_path)
@@ -77,7 +77,7 @@ def test_only_what_came_since_the_restart_counts(
 
 
 @pytest.mark.parametrize("content", ["", "1 2", "no numbers at all"])
-def test_other_kernel_does_not_tell(
+def test_other_kernel_reports_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     monkeypatch.setattr(run_queue, "PROCESSES", tmp_path)

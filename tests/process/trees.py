@@ -34,7 +34,7 @@ print(process.pid, flush=True)
 while process.wait(600) is None:
     pass
 """
-# Makes shared memory, a worker that ignores SIGTERM in a session of its own, and a daemon; then it
+# Creates shared memory, a worker in its own session that ignores SIGTERM, and a daemon; then it
 # becomes the stub server.
 SERVER = """
 import mmap, os, signal, sys, time
@@ -96,7 +96,7 @@ class Tree:
             file.unlink(missing_ok=True)
 
     def await_ready(self) -> None:
-        """Wait until the server has everything it makes."""
+        """Wait until the server has created everything."""
         deadline = time.monotonic() + GONE_S
         while not (
             self.log.exists()
@@ -108,14 +108,14 @@ class Tree:
             time.sleep(0.01)
 
     def members(self) -> dict[str, int]:
-        """Return the processes by their part, as far as they are there yet."""
+        """Return the existing processes by their part."""
         parts = ("outer guard", "inner guard", "server", "worker")
         return {"runner": self.runner.pid} | dict(
             zip(parts, _chain(self.runner.pid, len(parts)), strict=False)
         )
 
     def kill(self, *parts: str) -> None:
-        """SIGKILL these parts at once; the runner for one that is not there yet."""
+        """SIGKILL these parts at once; the runner instead of one that does not exist yet."""
         members = self.members()
         for part in parts:
             with contextlib.suppress(ProcessLookupError):
@@ -139,7 +139,7 @@ class Tree:
         return sorted(SHM.glob(f"psm_{self.token}_*"))
 
     def remains(self) -> tuple[list[int], list[str]]:
-        """Return the processes and files that are left when they had time to go."""
+        """Return the processes and files that are left after they had time to go."""
         deadline = time.monotonic() + GONE_S
         while (self.left() or self.files()) and time.monotonic() < deadline:
             time.sleep(0.02)

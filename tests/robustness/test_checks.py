@@ -1,4 +1,4 @@
-"""What is found in a server's reactions, promise by promise."""
+"""The findings in a server's reactions, promise by promise."""
 
 from __future__ import annotations
 

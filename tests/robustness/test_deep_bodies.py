@@ -1,4 +1,4 @@
-"""A body of JSON too deep to be read ends no gate."""
+"""JSON that is too deep to parse ends no gate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pytest_vllm_gates.robustness.client import _is_completion, _message
 DEEP = "[" * 100_000
 
 
-def test_deep_json_is_no_error_completion_or_arguments() -> None:
+def test_deep_json_is_neither_error_nor_completion_nor_arguments() -> None:
     assert _message(DEEP) is None
     assert not _is_completion(DEEP)
     assert _arguments({"function": {"arguments": DEEP}}) == {}

@@ -1,4 +1,4 @@
-"""Wrong requests are data: what a file may say, and what is made of it."""
+"""Wrong requests are data: the allowed content of a file, and the requests made from it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_project_adds_cases_and_replaces_files(tmp_path: Path) -> None:
         ('[[cases]]\nname = "a"\nexpect = "accepted"\n', "'refused', 'either' or 'answered'"),
         ('[[cases]]\nname = "a"\nraw = ["x"]\nbody.n = 1\n', "a case has raw, or it has body"),
         ('[[cases]]\nname = "a"\nraw = [{ repeat = "x" }]\n', "own.toml"),
-        ('[[cases]]\nname = "a"\n[[cases]]\nname = "a"\n', "the case 'a' is in"),
+        ('[[cases]]\nname = "a"\n[[cases]]\nname = "a"\n', "the case 'a' is also in"),
         ("", "'cases' is missing"),
     ],
 )  # fmt: skip
