@@ -1,4 +1,4 @@
-"""Sends requests through the official clients, `openai` and `anthropic`; keeps what came back."""
+"""Sends requests through the official clients, `openai` and `anthropic`; keeps the replies."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class DialectClient:
         self.requests = 0
 
     def ask(self, dialect: str, mode: str, case: str, request: Mapping[str, Any]) -> Reply:
-        """Send a request in a dialect, whole or streamed; a refusal is a reply of another status.
+        """Send a request in a dialect, whole or streamed; a refusal is a reply with another status.
 
-        Raises `httpx.HTTPError` where the server cannot be reached.
+        Raises `httpx.HTTPError` if the server cannot be reached.
         """
         with self._lock:
             self.requests += 1
@@ -92,7 +92,7 @@ class DialectClient:
             raise
         except httpx.HTTPError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the client trips over
+        except Exception as error:  # noqa: BLE001 - any error of the client
             complaint = _sentence(error)
         recording = self._recorder.take(name)
         streamed = recording.kind.startswith("text/event-stream")
@@ -113,9 +113,9 @@ class DialectClient:
     def _arguments(
         self, method: Callable[..., Any], request: Mapping[str, Any], name: str
     ) -> dict[str, Any]:
-        """Return a method's arguments for a request; what it does not take goes as extra body.
+        """Return a method's arguments for a request; unknown ones go into the extra body.
 
-        That is vLLM's extensions, and `temperature`, which anthropic 2.x takes no more.
+        These are vLLM's extensions, and `temperature`, which anthropic 2.x no longer accepts.
         """
         known = inspect.signature(method).parameters
         extra = {key: value for key, value in request.items() if key not in known}
@@ -136,7 +136,7 @@ class DialectClient:
         return _json(self._called(self._openai.completions.create, request, name))
 
     def _completion_stream(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """Put a streamed completion together: texts append, the rest is the last one told."""
+        """Assemble a streamed completion: texts are joined, other fields have their last value."""
         options = {"stream": True, "stream_options": {"include_usage": True}}
         choice: dict[str, Any] = {"text": "", "finish_reason": None, "token_ids": []}
         usage: dict[str, Any] | None = None
@@ -153,7 +153,7 @@ class DialectClient:
         return _json(self._called(self._openai.responses.create, request, name))
 
     def _response_stream(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """Return the response that the client's own helper ends with."""
+        """Return the response that the client's helper ends with."""
         last: Any = None
         with self._called(self._openai.responses.stream, request, name) as stream:
             for event in stream:
@@ -167,7 +167,7 @@ class DialectClient:
         return _json(self._called(self._anthropic.messages.create, request, name))
 
     def _message_stream(self, request: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """Return the message that the client's own helper ends with."""
+        """Return the message that the client's helper ends with."""
         with self._called(self._anthropic.messages.stream, request, name) as stream:
             return _json(stream.get_final_message())
 

@@ -1,7 +1,7 @@
-"""Sends several prompts in one request of the Completions API, and each by itself.
+"""Sends several prompts in one request of the Completions API, and each one alone.
 
 https://platform.openai.com/docs/api-reference/completions: `prompt` may be a list; choices have the
-index of their prompt, and usage is that of all of them.
+index of their prompt, and usage is the sum of all prompts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 TOKENS = 32
-"""Of each answer: enough to tell prompts apart."""
+"""Tokens of each answer: enough to distinguish the prompts."""
 MOST = 3
 REFUSED = (400, 404, 405, 422, 501)
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
@@ -28,7 +28,7 @@ COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 @dataclass(frozen=True)
 class PromptBatch:
-    """The bodies of the answers: one to all prompts, and one to each."""
+    """The bodies of the answers: one for all prompts, and one for each."""
 
     request: Mapping[str, Any]
     together: Mapping[str, Any]
@@ -43,7 +43,7 @@ class PromptBatch:
 def ask(endpoint: Endpoint, prompts: Sequence[Sequence[int]]) -> PromptBatch:
     """Complete a few prompts, given as their tokens, in one request and alone.
 
-    Raises `NotApplicable` where there are too few, or the server takes no list of prompts.
+    Raises `NotApplicable` for too few prompts, or if the server accepts no list of prompts.
     """
     prompts = list(dict.fromkeys(tuple(each) for each in prompts if each))[:MOST]
     if len(prompts) < MOST:
@@ -56,14 +56,16 @@ def ask(endpoint: Endpoint, prompts: Sequence[Sequence[int]]) -> PromptBatch:
     for request in requests:
         reply = http.post(endpoint, PATH, request)
         if reply.status_code in REFUSED:
-            raise NotApplicable(f"{PATH} takes no list of prompts: answered {reply.status_code}")
+            raise NotApplicable(
+                f"{PATH} does not accept a list of prompts: answered {reply.status_code}"
+            )
         with form.reading("the answer"):
             bodies.append(record(reply.raise_for_status().json()))
     return PromptBatch(requests[0], bodies[0], tuple(bodies[1:]))
 
 
 def findings(batch: PromptBatch) -> Iterator[Finding]:
-    """Yield where the answer to all prompts is not those to each of them."""
+    """Yield differences between the answer to all prompts and the answers to each."""
     for sentence in _faults(batch):
         yield Finding(batch.case, sentence)
 
@@ -77,10 +79,10 @@ def _faults(batch: PromptBatch) -> Iterator[str]:
     alone = [_said(records(body.get("choices"))) for body in batch.alone]
     said = [_said([choice]) for choice in choices]
     for index, tokens in enumerate(said):
-        # Another token where two are about as likely is no fault: another prompt's answer is.
+        # A token that is about as likely is allowed; another prompt's answer is a fault.
         if tokens != alone[index] and tokens in alone:
             other = alone.index(tokens)
-            yield f"prompt {index} is answered with what prompt {other} is answered with alone"
+            yield f"prompt {index} gets the answer that prompt {other} gets alone"
     told = record(batch.together.get("usage"))
     for name in COUNTS if said == alone else COUNTS[:1]:
         counts = [number(record(body.get("usage")).get(name)) for body in batch.alone]
@@ -89,6 +91,6 @@ def _faults(batch: PromptBatch) -> Iterator[str]:
 
 
 def _said(choices: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the tokens of the first choice, its text where it has none."""
+    """Return the tokens of the first choice; its text if it has none."""
     first = choices[0] if choices else {}
     return first.get("token_ids") or first.get("text")

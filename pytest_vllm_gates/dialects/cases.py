@@ -1,4 +1,4 @@
-"""The cases of `dialects.toml`: which conversations are held in which dialects, and how."""
+"""The cases of `dialects.toml`: conversations, their dialects, and the request parameters."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ DialectName = Literal["completions", "responses", "messages"]
 
 
 class DialectCase(toml.Record):
-    """One conversation, with what a request asks of it besides."""
+    """One conversation, with the parameters of its request."""
 
     name: toml.Name
     conversation: toml.Name
     whole: tuple[DialectName, ...] = ()
-    """The dialects that are asked for a whole answer."""
+    """The dialects that get a request for a whole answer."""
     stream: tuple[DialectName, ...] = ()
-    """The dialects that are asked for a stream."""
+    """The dialects that get a request for a stream."""
     counted: bool = False
-    """Whether the routes that only count and render are asked, too."""
+    """Whether the routes that only count and render get a request, too."""
     tool_choice: str = ""
     """`auto`, `none`, `required`, or a tool's name; empty to send none."""
     one_call: bool = False
-    """Whether parallel calls are switched off."""
+    """Whether parallel calls are turned off."""
     short_of: int = Field(default=0, ge=0)
-    """Tokens by which the limit is less than the answer without one has; 0 for the run's own."""
+    """Tokens by which the limit is below the unlimited answer's tokens; 0 for the run's limit."""
     at_most: int = Field(default=0, ge=0)
-    """Tokens after which an answer may be cut, where the prompt matters most; 0 for the run's."""
+    """The limit of tokens, if the prompt matters more than the answer; 0 for the run's limit."""
     stop: str = ""
-    """`answer` for a word of the conversation's own answer as a stop string."""
+    """`answer` for a word of the conversation's answer as a stop string."""
     official_switch: bool = False
-    """Whether thinking is switched off in the dialect's own words, not by the template's."""
+    """Whether thinking is turned off by the dialect's parameter, not by the template's."""
     format: str = ""
-    """The one text that the answer may be, as JSON, by the schema of its format; empty for none."""
+    """The only text, as JSON, that the schema of the format allows; empty for no format."""
     developer: bool = False
     """Whether the system message is sent with the role `developer`."""
     blocks: bool = False
@@ -65,7 +65,7 @@ def load() -> tuple[DialectCase, ...]:
 def chat_request(
     case: DialectCase, conversations: Sequence[Conversation], family: Family, max_tokens: int
 ) -> tuple[dict[str, Any], str]:
-    """Return a case's request to the chat API, and why the family cannot have it, if it cannot."""
+    """Return a case's request to the chat API, and the reason if the family cannot have it."""
     conversation = next(each for each in conversations if each.name == case.conversation)
     if reason := conversation.why_not(family):
         thinking = family.thinking

@@ -1,4 +1,4 @@
-"""Judges dialogues: the same conversation means the same, and counts the same, in every dialect."""
+"""Judges dialogues: a conversation has the same meaning and counts in every dialect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMIT = "length"
 
 
 def meaning(reply: Reply) -> Answer | None:
-    """Return what a reply means, as the official client read it; None where it cannot be read."""
+    """Return the meaning of a reply, as the official client read it; None if it is unreadable."""
     body = reply.assembled if reply.mode == STREAM else reply.body
     try:
         return MEANING[reply.dialect](body)
@@ -40,7 +40,7 @@ def meaning(reply: Reply) -> Answer | None:
 
 
 def unread(reply: Reply) -> str | None:
-    """Return what the official client could not read of a reply, None where it read it all."""
+    """Return the official client's failure to read a reply; None if it read everything."""
     if reply.complaint:
         return f"the official client raises {reply.complaint}"
     if meaning(reply) is None:
@@ -49,7 +49,7 @@ def unread(reply: Reply) -> str | None:
 
 
 def event_faults(reply: Reply) -> Iterator[str]:
-    """Yield what is wrong with the events of a stream."""
+    """Yield the faults in the events of a stream."""
     if reply.dialect == RESPONSES:
         yield from events_responses.faults(reply.events)
     elif reply.dialect == MESSAGES:
@@ -86,7 +86,7 @@ def _chunk_faults(reply: Reply) -> Iterator[str]:
 
 
 def stream_findings(dialogues: Dialogues) -> Iterator[Finding]:
-    """Yield where a dialect's stream, put together, is not its whole answer."""
+    """Yield differences between a dialect's assembled stream and its whole answer."""
     for dialogue, reply in dialogues.answered:
         if reply.mode != STREAM:
             continue
@@ -99,7 +99,7 @@ def stream_findings(dialogues: Dialogues) -> Iterator[Finding]:
 
 
 def meaning_findings(dialogues: Dialogues) -> Iterator[Finding]:
-    """Yield where a dialect's whole answer means something else than the chat's."""
+    """Yield differences in meaning between a dialect's whole answer and the chat's."""
     for dialogue, reply in dialogues.answered:
         spoken = meaning(reply)
         if reply.mode != WHOLE or spoken is None:
@@ -118,9 +118,9 @@ def meaning_findings(dialogues: Dialogues) -> Iterator[Finding]:
 def _compared(
     dialogue: HeldDialogue, first: Answer, second: Answer, names: tuple[str, str]
 ) -> Iterator[str]:
-    """Yield where two answers differ; of a call that the limit cut, no two parsers make the same.
+    """Yield the differences of two answers, without calls that the limit cut: parsers differ there.
 
-    Whether the limit is told is another check's.
+    Another check judges whether the limit is reported.
     """
     if dialogue.limit or dialogue.is_cut:
         calls = bool(dialogue.chat_request.get("tools"))
@@ -137,7 +137,7 @@ def _stopped_otherwise(first: Answer, second: Answer, names: tuple[str, str]) ->
 
 
 def _begun(answer: Answer, *, calls: bool) -> Answer:
-    """Return what can be compared of an answer that was cut; half a call may be text, or not."""
+    """Return the comparable part of a cut answer; half a call may be text, or not."""
     content = "" if calls else answer.content
     return replace(answer, content=content, tool_calls=(), finish_reason=None)
 
@@ -147,14 +147,14 @@ def _stop_string(answer: Answer) -> str | None:
 
 
 def limit_findings(dialogues: Dialogues) -> Iterator[Finding]:
-    """Yield where an answer that the limit of tokens cut does not tell so."""
+    """Yield answers that the token limit cut and that do not report it."""
     for dialogue, reply in dialogues.answered:
         spoken = meaning(reply)
         if not dialogue.limit or spoken is None or spoken.usage is None:
             continue
         used = spoken.usage.completion_tokens
         if used > dialogue.limit:
-            sentence = f"{used} tokens, and the limit is {dialogue.limit}"
+            sentence = f"the answer has {used} tokens, and the limit is {dialogue.limit}"
             yield Finding(reply.finding_case, sentence)
         elif used == dialogue.limit and spoken.finish_reason != LIMIT:
             yield Finding(reply.finding_case, f"the limit cut it, and it ends in {_end(reply)}")
@@ -165,7 +165,7 @@ def limit_findings(dialogues: Dialogues) -> Iterator[Finding]:
 
 
 def _end(reply: Reply) -> str:
-    """Return how a reply ends, in its own words."""
+    """Return the field that reports how a reply ends."""
     body = reply.assembled if reply.mode == STREAM else reply.body
     if reply.dialect == COMPLETIONS:
         return f"finish_reason {body['choices'][0].get('finish_reason')!r}"
@@ -174,7 +174,7 @@ def _end(reply: Reply) -> str:
 
 
 def _unparsed(chat: Answer, spoken: Answer) -> Iterator[str]:
-    """Yield what a chat has that the completion of the same tokens has not."""
+    """Yield parts of a chat that the completion of the same tokens does not have."""
     yield from _stopped_otherwise(chat, spoken, ("chat", COMPLETIONS))
     if chat.token_ids and spoken.token_ids and chat.token_ids != spoken.token_ids:
         yield f"tokens: chat {shown(chat.token_ids)}, completions {shown(spoken.token_ids)}"
@@ -190,17 +190,17 @@ def _unparsed(chat: Answer, spoken: Answer) -> Iterator[str]:
 def _named(chat: Answer) -> Answer:
     """Return a chat's answer with the finish reason of the other dialects.
 
-    OpenAI's chats say `stop` for a call of a named tool, and the others that a tool is called.
+    OpenAI's chats end a call of a named tool with `stop`; the others report a tool call.
     """
     calls = chat.tool_calls and chat.finish_reason == "stop"
     return replace(chat, finish_reason="tool_calls") if calls else chat
 
 
 def _elsewhere(dialogue: HeldDialogue, first: Answer, second: Answer) -> bool:
-    """Return whether two answers were generated differently: a text of both parts in its middle.
+    """Return whether two answers were generated differently: a text in both differs inside.
 
-    Rounding in another batch may decide a near tie, but none in a text that a format leaves no
-    choice. Other tokens of the prompt, which are a finding of their own, make another answer.
+    Rounding in another batch may decide a near tie, but not in a text that a format forces.
+    Different prompt tokens, which are a separate finding, lead to another answer.
     """
     prompts = {each.usage.prompt_tokens for each in (first, second) if each.usage}
     if not dialogue.near_tie and len(prompts) <= 1:
@@ -219,7 +219,7 @@ def _part_inside(one: str, other: str) -> bool:
 
 
 def token_findings(dialogues: Dialogues) -> Iterator[Finding]:
-    """Yield where a dialect counts or renders other tokens than the chat."""
+    """Yield dialects that count or render tokens differently from the chat."""
     for dialogue in dialogues.dialogues:
         usage = dialogue.chat.usage
         for reply in dialogue.replies:
@@ -270,7 +270,7 @@ def _count_faults(dialogue: HeldDialogue) -> Iterator[tuple[Case, str]]:
             in_effect = dialogue.sampling.get(path, {})
             if name in in_effect and in_effect[name] != dialogue.chat_request[name]:
                 asked = dialogue.chat_request[name]
-                yield case, f"{name} {asked} was asked for, {shown(in_effect[name])} is in effect"
+                yield case, f"{name} {asked} was requested, {shown(in_effect[name])} is in effect"
 
 
 def count_case(dialogue: HeldDialogue, path: str) -> Case:

@@ -1,4 +1,4 @@
-"""The Completions API: the prompt of a chat as its tokens, and what an answer in it means.
+"""The Completions API: the prompt of a chat as tokens, and the meaning of an answer.
 
 https://platform.openai.com/docs/api-reference/completions
 """
@@ -17,7 +17,7 @@ PATH = "/v1/completions"
 
 
 def request(chat: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Any]:
-    """Return a chat request as one of the Completions API; raises `NoPlace` for what has none."""
+    """Return a chat request for the Completions API; raises `NoPlace` if a part has no place."""
     if not prompt_ids:
         raise NoPlace("the server does not return the tokens of a chat's prompt")
     body: dict[str, Any] = {
@@ -32,7 +32,7 @@ def request(chat: Mapping[str, Any], prompt_ids: Sequence[int]) -> dict[str, Any
 
 
 def answer(body: Mapping[str, Any]) -> Answer:
-    """Return what a completion means: all of its text is content, for nothing parses it."""
+    """Return the meaning of a completion: all its text is content, because no parser runs."""
     (choice,) = body["choices"]
     return Answer(
         reasoning="",

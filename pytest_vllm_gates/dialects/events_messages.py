@@ -1,4 +1,4 @@
-"""The rules of a stream of Anthropic's Messages API: order, indices, and what a block may hold.
+"""The rules for a stream of Anthropic's Messages API: order, indices, and blocks' contents.
 
 https://docs.anthropic.com/en/docs/build-with-claude/streaming
 """
@@ -32,14 +32,14 @@ ONCE = ("message_start", "message_delta", "message_stop")
 
 
 def faults(events: Sequence[Event]) -> Iterator[str]:
-    """Yield what is wrong with a stream's events; keep-alives may come anywhere."""
+    """Yield the faults of a stream's events; keep-alives may come anywhere."""
     for event in events:
         if event.name != event.kind:
-            yield f"the event is called {event.name!r}, and its data says {event.kind!r}"
+            yield f"the event has the name {event.name!r}, and its data has the type {event.kind!r}"
             break
     told = [event for event in events if event.kind != "ping"]
     if not told:
-        yield "the stream holds no event"
+        yield "the stream has no event"
         return
     yield from _order(told)
     blocks = _Blocks()
@@ -64,7 +64,7 @@ def _order(told: Sequence[Event]) -> Iterator[str]:
 
 
 class _Blocks:
-    """The content blocks of a stream as they are made."""
+    """The content blocks of a stream while they are built."""
 
     def __init__(self) -> None:
         self._open: dict[int, str] = {}
@@ -72,7 +72,7 @@ class _Blocks:
         self._inputs = 0
 
     def take(self, event: Event) -> Iterator[str]:
-        """Yield what is wrong with an event after those before it."""
+        """Yield the faults of an event after the previous ones."""
         kind, data = event.kind, event.data
         if kind == "message_start":
             message = record(data.get("message"))
@@ -91,7 +91,7 @@ class _Blocks:
                 yield "message_delta has no stop_reason"
             if not record(data.get("usage")).get("output_tokens"):
                 yield "message_delta counts no output_tokens"
-            # Whether it counts them again is free; what a client has read of them is to stand.
+            # It may leave them out; otherwise it has to repeat the count that the client read.
             if (inputs := _inputs(data)) not in (0, self._inputs):
                 yield f"message_start counts {self._inputs} input tokens, message_delta {inputs}"
 
@@ -125,13 +125,13 @@ class _Blocks:
         return isinstance(index, int) and index in self._open
 
     def end(self) -> Iterator[str]:
-        """Yield what is wrong once the stream has ended."""
+        """Yield the faults at the end of the stream."""
         for index, kind in self._open.items():
             yield f"the {kind} block {index} never stops"
 
 
 def unreadable_inputs(events: Sequence[Event]) -> Iterator[str]:
-    """Yield the inputs of calls that are no JSON object, but for those that the limit cut."""
+    """Yield inputs of calls that are not JSON objects, except those that the limit cut."""
     inputs: dict[Any, str] = {}
     for event in events:
         delta = record(event.data.get("delta"))
@@ -146,7 +146,7 @@ def unreadable_inputs(events: Sequence[Event]) -> Iterator[str]:
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            yield f"the input of block {index} is no JSON object: {shown(text)}"
+            yield f"the input of block {index} is not a JSON object: {shown(text)}"
 
 
 def _start(message: Mapping[str, Any]) -> Iterator[str]:
@@ -159,6 +159,6 @@ def _start(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _inputs(message: Mapping[str, Any]) -> int:
-    """Return how many tokens of the request a message's usage counts."""
+    """Return the number of input tokens in a message's usage."""
     usage = record(message.get("usage"))
     return sum(number(usage.get(name)) for name in INPUTS)

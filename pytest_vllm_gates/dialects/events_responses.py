@@ -1,4 +1,4 @@
-"""The rules of a stream of the Responses API: order, ids, indices, and what done events repeat.
+"""The rules for a stream of the Responses API: order, ids, indices, contents of done events.
 
 https://platform.openai.com/docs/api-reference/responses-streaming
 """
@@ -26,7 +26,7 @@ PARTS = ("response.content_part.added", "response.content_part.done")
 UNFINISHED, FINISHED = ("queued", "in_progress"), ("completed", "incomplete")
 LIMIT = "max_output_tokens"
 LIFECYCLE = {*BEGINNINGS, *ENDS}
-# What a delta appends to, the event that repeats the whole of it, and the field it has there.
+# The text that a delta appends to, and its field in the event that repeats the whole text.
 TEXTS = {
     "response.output_text": "text",
     "response.reasoning_text": "text",
@@ -35,9 +35,9 @@ TEXTS = {
 
 
 def faults(events: Sequence[Event]) -> Iterator[str]:
-    """Yield what is wrong with a stream's events."""
+    """Yield the faults of a stream's events."""
     if not events:
-        yield "the stream holds no event"
+        yield "the stream has no event"
         return
     yield from _frames(events)
     for event in events:
@@ -53,7 +53,7 @@ def faults(events: Sequence[Event]) -> Iterator[str]:
 def _frames(events: Sequence[Event]) -> Iterator[str]:
     for event in events:
         if event.name and event.name != event.kind:
-            yield f"the event is called {event.name!r}, and its data says {event.kind!r}"
+            yield f"the event has the name {event.name!r}, and its data has the type {event.kind!r}"
             return
     numbers = [event.data.get("sequence_number") for event in events]
     for at, (before, now) in enumerate(pairwise(numbers), 1):
@@ -72,7 +72,7 @@ def _life(events: Sequence[Event]) -> Iterator[str]:
     for event in events:
         status = record(event.data.get("response")).get("status")
         if event.kind in BEGINNINGS and status not in UNFINISHED:
-            yield f"{event.kind} has a response of status {status!r}"
+            yield f"{event.kind} has a response with the status {status!r}"
     yield from _end(events)
     for name in ("id", "model", "created_at"):
         values = [
@@ -85,7 +85,7 @@ def _life(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _end(events: Sequence[Event]) -> Iterator[str]:
-    """Yield what is wrong with the event that ends a stream."""
+    """Yield the faults of the event that ends a stream."""
     ends = [event for event in events if event.kind in ENDS]
     if len(ends) != 1:
         kinds = ", ".join(each.kind for each in ends) or "none"
@@ -102,7 +102,7 @@ def _end(events: Sequence[Event]) -> Iterator[str]:
 
 
 class _Items:
-    """The output items of a stream as they are made."""
+    """The output items of a stream while they are built."""
 
     def __init__(self) -> None:
         self._open: dict[int, Mapping[str, Any]] = {}
@@ -113,7 +113,7 @@ class _Items:
         self._open_parts: set[tuple[int, int]] = set()
 
     def take(self, event: Event) -> Iterator[str]:
-        """Yield what is wrong with an event after those before it."""
+        """Yield the faults of an event after the previous ones."""
         kind, data = event.kind, event.data
         index = data.get("output_index")
         if kind == "response.output_item.added":
@@ -166,10 +166,10 @@ class _Items:
             self._repeated.add(key)
             said, repeated = self._texts.get(key, ""), data.get(TEXTS[name])
             if said != repeated:
-                yield f"{kind} has {shown(repeated)}, and the deltas {shown(said)}"
+                yield f"{kind} has {shown(repeated)}, and the deltas have {shown(said)}"
 
     def _part(self, kind: str, at: tuple[int, int], part: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what is wrong with a part that begins or ends: it has what the deltas say."""
+        """Yield the faults of a part that begins or ends; its text has to equal the deltas."""
         text = part.get("text")
         if kind == PARTS[0]:
             self._parts.add(at)
@@ -180,7 +180,7 @@ class _Items:
         self._open_parts.discard(at)
         said = [self._texts[key] for key in self._texts if (key[0], key[2]) == at]
         if said and text != said[0]:
-            yield f"a content part is done with {shown(text)}, and the deltas say {shown(said[0])}"
+            yield f"a content part is done with {shown(text)}, and the deltas have {shown(said[0])}"
 
     def _closed(self, index: int, item: Mapping[str, Any]) -> Iterator[str]:
         added = self._open.pop(index)
@@ -207,10 +207,10 @@ class _Items:
             keys = [key for key in self._texts if key[:2] == (index, name)]
             said = "".join(self._texts[key] for key in keys)
             if keys and said != repeated:
-                yield f"an item is done with {shown(repeated)}, and the deltas say {shown(said)}"
+                yield f"an item is done with {shown(repeated)}, and the deltas have {shown(said)}"
 
     def end(self, last: Event) -> Iterator[str]:
-        """Yield what is wrong once the stream has ended."""
+        """Yield the faults at the end of the stream."""
         for index, item in self._open.items():
             yield f"the {item.get('type')} item at {index} is never done"
         response = last.data.get("response")
@@ -221,16 +221,16 @@ class _Items:
         done = [self._done[index] for index in sorted(self._done)]
         streamed = [item.get("id") for item in done]
         if ids != streamed:
-            yield f"{last.kind} has the items {ids}, and the stream {streamed}"
+            yield f"{last.kind} has the items {ids}, and the stream has {streamed}"
             return
         for item, done_item in zip(output, done, strict=True):
             if _told(item) != _told(done_item):
                 kind = item.get("type")
-                yield f"{last.kind} has a {kind} item {shown(_told(item))}, its done event another"
+                yield f"{last.kind} has a {kind} item {shown(_told(item))}, its done event does not"
 
 
 def cut_faults(response: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where a response that the limit cut gives no reason, or calls its end completed."""
+    """Yield the faults of a response that the limit cut: no reason, or a completed last item."""
     reason = record(response.get("incomplete_details")).get("reason")
     if reason != LIMIT:
         yield f"incomplete_details.reason is {reason!r}, not {LIMIT!r}"
@@ -248,6 +248,6 @@ def text_of(item: Mapping[str, Any]) -> str:
 
 
 def _told(item: Mapping[str, Any]) -> list[Any]:
-    """Return what an item tells: its texts, or its call."""
+    """Return the contents of an item: its texts, or its call."""
     texts = [part.get("text") for part in records(item.get("content"))]
     return [item.get("type"), item.get("name"), item.get("arguments"), item.get("call_id"), *texts]

@@ -1,4 +1,4 @@
-"""Judges who answered, when, and to what: the model, the id, the time, usage, and settings."""
+"""Judges the metadata of an answer: the model, the id, the time, usage, and settings."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ECHOED = (
 )  # fmt: skip
 """Settings that a response repeats (https://platform.openai.com/docs/api-reference/responses)."""
 ECHOED_WITHIN = (("text", "format", "type"), ("text", "format", "name"), ("reasoning", "effort"))
-"""Those that lie deeper, each by its path."""
+"""Nested settings, each by its path."""
 
 
 def findings(dialogues: Dialogues) -> Iterator[Finding]:
-    """Yield what is wrong with each answer, then the ids that answers of one dialect share."""
+    """Yield the faults of each answer, then the ids that answers of one dialect share."""
     named, spoken = [], []
     for _, reply in dialogues.answered:
         case = reply.finding_case
@@ -39,7 +39,7 @@ def findings(dialogues: Dialogues) -> Iterator[Finding]:
 
 
 def _records(reply: Reply) -> list[dict[str, Any]]:
-    """Return what names a model: the body, or what the events of a stream have of it."""
+    """Return the records that name a model: the body, or parts of a stream's events."""
     bodies = [reply.body] if reply.mode == WHOLE else [event.data for event in reply.events]
     return [
         each
@@ -50,14 +50,14 @@ def _records(reply: Reply) -> list[dict[str, Any]]:
 
 
 def faults(reply: Reply, names: Sequence[str]) -> Iterator[str]:
-    """Yield where an answer has no id, or another model than the one that was asked for."""
+    """Yield a missing id, a model that was not requested, and wrong settings of an answer."""
     named = _records(reply)
     if not named:
-        yield "no model is named"
+        yield "the answer names no model"
         return
     for each in named:
         if each["model"] not in names:
-            yield f"model: {names[0]!r} was asked for, {shown(each['model'])} answers"
+            yield f"model: {names[0]!r} was requested, the answer names {shown(each['model'])}"
             return
     if not named[0].get("id"):
         yield "the answer has no id"
@@ -68,23 +68,23 @@ def faults(reply: Reply, names: Sequence[str]) -> Iterator[str]:
 
 
 def _echo_faults(request: Mapping[str, Any], response: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where a response tells other settings than were requested."""
+    """Yield settings of a response that differ from the request."""
     for name in ECHOED:
         if name in request and name in response and response[name] != request[name]:
             wanted, told = shown(request[name]), shown(response[name])
-            yield f"{name}: {wanted} was requested, and the response says {told}"
+            yield f"{name}: {wanted} was requested, and the response has {told}"
     for path in ECHOED_WITHIN:
         requested, answered = (_within(each, path) for each in (request, response))
         if None not in (requested, answered) and requested != answered:
             wanted, told = shown(requested), shown(answered)
-            yield f"{'.'.join(path)}: {wanted} was requested, and the response says {told}"
+            yield f"{'.'.join(path)}: {wanted} was requested, and the response has {told}"
     tools = [len(records(each.get("tools"))) for each in (request, response)]
     if tools[0] != tools[1]:
-        yield f"{tools[0]} tools were declared, and the response names {tools[1]}"
+        yield f"{tools[0]} tools were declared, and the response has {tools[1]}"
 
 
 def _within(body: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return what lies at a path of names; None where nothing does."""
+    """Return the value at a path of names; None without one."""
     *above, last = path
     for name in above:
         body = record(body.get(name))
@@ -92,7 +92,7 @@ def _within(body: Mapping[str, Any], path: Sequence[str]) -> Any:
 
 
 def _state_faults(response: Mapping[str, Any]) -> Iterator[str]:
-    """Yield where what a response says of its end, or of its reasoning, contradicts itself."""
+    """Yield contradictions in a response's status, or about its reasoning."""
     output = records(response.get("output"))
     if response.get("status") == "completed":
         for name in ("error", "incomplete_details"):
@@ -106,4 +106,4 @@ def _state_faults(response: Mapping[str, Any]) -> Iterator[str]:
     if counted.get("reasoning_tokens") == 0 and any(
         item.get("type") == "reasoning" and text_of(item) for item in output
     ):
-        yield "usage counts no reasoning_tokens, and there is reasoning"
+        yield "usage counts no reasoning_tokens, and the answer has reasoning"

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: how a conversation is written in it, and what an answer in it means.
+"""Anthropic's Messages API: writing a conversation in it, and the meaning of an answer.
 
 https://docs.anthropic.com/en/api/messages
 """
@@ -26,14 +26,14 @@ NOT_COUNTED = ("max_tokens", "temperature", "stop_sequences")
 
 
 def request(chat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chat request as one of the Messages API; raises `NoPlace` for what has none."""
+    """Return a chat request for the Messages API; raises `NoPlace` if a part has no place."""
     messages = list(chat["messages"])
     body: dict[str, Any] = {"max_tokens": chat["max_tokens"], "temperature": chat["temperature"]}
     if messages[0]["role"] == "system":
         content = messages.pop(0)["content"]
         body["system"] = content if isinstance(content, str) else _blocks(content)
     if not messages:
-        raise NoPlace("a message of the user's has to follow the system's")
+        raise NoPlace("the Messages API requires a user message after the system message")
     written: list[dict[str, Any]] = []
     for message in messages:
         turn = _turn(message)
@@ -117,7 +117,7 @@ def _list(content: Any) -> list[dict[str, Any]]:
 
 
 def answer(body: Mapping[str, Any]) -> Answer:
-    """Return what a message means; raises `ValueError` and its like for what cannot be read."""
+    """Return the meaning of a message; raises `ValueError` and similar if it is unreadable."""
     reasoning = content = ""
     calls: list[ToolCall] = []
     for block in body["content"]:

@@ -1,4 +1,4 @@
-"""What the dialects have in common: the texts of a message, and what has no place in one."""
+"""Common parts of the dialects: a message's texts, and the error for parts without a place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_vllm_gates.client.untyped import shown
 
 
 class NoPlace(Exception):  # noqa: N818 - a reason to leave a case out
-    """A dialect has no place for what a request asks."""
+    """A dialect has no place for a part of a request."""
 
 
 def texts_of(content: Any) -> list[str]:
@@ -20,7 +20,7 @@ def texts_of(content: Any) -> list[str]:
         return [content]
     for part in content:
         if part.get("type") != "text":
-            raise NoPlace(f"content parts of type {part.get('type')!r} are not written")
+            raise NoPlace(f"content parts of type {part.get('type')!r} are not supported")
     return [part["text"] for part in content]
 
 
@@ -34,18 +34,18 @@ def text(value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is no text")  # noqa: TRY004 - a misreading, as others
+        raise ValueError(f"{shown(value)} is not a text")  # noqa: TRY004 - a misreading, as others
     return value
 
 
 def usage(record: Any, given: tuple[str, ...], made: str) -> Usage | None:
-    """Return the tokens that `given` and `made` count together; None where nothing counts.
+    """Return the tokens that `given` and `made` count; None without a count.
 
-    Raises `ValueError` for what is no count.
+    Raises `ValueError` for an invalid count.
     """
     if not record:
         return None
     counts = [record[given[0]], *(record.get(name) or 0 for name in given[1:]), record[made]]
     if not all(isinstance(count, int) and count >= 0 for count in counts):
-        raise ValueError(f"{shown(record)} counts no tokens")
+        raise ValueError(f"{shown(record)} is not a token count")
     return Usage(sum(counts[:-1]), counts[-1])

@@ -1,7 +1,7 @@
-"""Judges the parts of an answer: in the order in which a model writes them, and none empty.
+"""Judges the parts of an answer: they are in the order that a model writes, and not empty.
 
-Anthropic's API refuses a message that a client sends back where text stands before thinking
-(https://github.com/anthropics/claude-code/issues/20705) and where a text is empty
+When a client sends a message back, Anthropic's API refuses it if text precedes thinking
+(https://github.com/anthropics/claude-code/issues/20705) or if a text is empty
 (https://github.com/NousResearch/hermes-agent/pull/13010).
 """
 
@@ -21,7 +21,7 @@ THOUGHT = ("thinking", "redacted_thinking", "reasoning")
 
 
 def faults(reply: Reply) -> Iterator[str]:
-    """Yield what is wrong with the content of a message or the output of a response.
+    """Yield the faults in the content of a message or the output of a response.
 
     The only part of an answer may be empty: then the model wrote nothing.
     """
@@ -33,7 +33,7 @@ def faults(reply: Reply) -> Iterator[str]:
     kinds = [str(part.get("type")) for part in parts]
     thought = [kind in THOUGHT for kind in kinds]
     if thought != sorted(thought, reverse=True):
-        yield f"{name}: {', '.join(kinds)}: thinking comes first"
+        yield f"{name}: {', '.join(kinds)}: thinking has to come first"
     for place, part in enumerate(parts):
         if len(parts) > 1 and "" in _texts(part):
             yield f"{name}[{place}] is {kinds[place]} without any text"

@@ -1,7 +1,7 @@
-"""Finds the dialect whose streams are no streams: each text comes in one event, at its end.
+"""Finds a dialect that does not stream: each text comes in one event, at its end.
 
 A server that falls behind puts several tokens into an event, and now and then a whole short text.
-So a dialect is told only where no long text of any of its streams came in pieces.
+So a dialect is reported only if no long text in any of its streams came in pieces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONG = 24
 """Characters of a text that takes several tokens."""
 LEAST_TEXTS = 3
 LEAST_OF_A_KIND = 4
-"""Of answers or of reasoning alone, where the other comes in pieces."""
+"""Texts of answers or of reasoning alone, if the other kind comes in pieces."""
 ANSWER, REASONING = "answer", "reasoning"
 PARTS = {"text": ANSWER, "thinking": REASONING}
 
@@ -41,7 +41,7 @@ def findings(dialogues: Dialogues) -> Iterator[Finding]:
 
 
 def _fault(texts: list[tuple[str, int]]) -> str:
-    """Return what is wrong with the long texts of a dialect, each with its number of events."""
+    """Return the fault of a dialect's long texts; each has its number of events."""
     kinds = {kind: [pieces for of, pieces in texts if of == kind] for kind in PARTS.values()}
     alone = [
         f"{kind} "
@@ -62,7 +62,7 @@ def _fault(texts: list[tuple[str, int]]) -> str:
 
 
 def _long_texts(reply: Reply) -> list[tuple[str, int]]:
-    """Return in how many events each long text of a stream came, with its kind."""
+    """Return the kind and the number of events of each long text of a stream."""
     texts = defaultdict[tuple[object, ...], list[str]](list)
     for event in reply.events:
         for kind, place, piece in _pieces(event):
@@ -76,7 +76,7 @@ def _long_texts(reply: Reply) -> list[tuple[str, int]]:
 
 
 def _pieces(event: Event) -> Iterator[tuple[str, tuple[object, ...], str]]:
-    """Yield what an event adds to texts, each with the text's kind and place."""
+    """Yield the pieces that an event adds to texts, with each text's kind and place."""
     data = event.data
     delta = data.get("delta")
     if isinstance(delta, str) and event.kind.endswith("text.delta"):

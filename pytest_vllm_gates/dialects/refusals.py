@@ -1,6 +1,6 @@
-"""Sends each API requests that are wrong, and judges how they are refused.
+"""Sends wrong requests to each API, and judges the refusals.
 
-A client tells what went wrong by the status and by the error's place in the body:
+A client finds the error by the status and by the error's place in the body:
 https://platform.openai.com/docs/guides/error-codes and https://docs.anthropic.com/en/api/errors.
 """
 
@@ -32,14 +32,14 @@ WRONG: Mapping[str, Mapping[str, Any]] = {
     "a temperature that is a word": {"temperature": "warm"},
     "a model that is not served": {"model": "no-such-model"},
 }
-"""What is wrong with a request, by its name."""
+"""The wrong field of a request, by the name of the case."""
 REFUSALS = range(400, 500)
 JSON_KIND = "application/json"
 
 
 @dataclass(frozen=True)
 class DialectRefusal:
-    """What a server answered to a wrong request."""
+    """A server's answer to a wrong request."""
 
     case: Case
     dialect: str
@@ -60,7 +60,7 @@ def ask(endpoint: Endpoint, dialogues: Dialogues) -> list[DialectRefusal]:
 
 
 def _right_requests(dialogues: Dialogues) -> dict[str, Mapping[str, Any]]:
-    """Return a request of each API that was answered."""
+    """Return an answered request for each API."""
     requests: dict[str, Mapping[str, Any]] = {CHAT: dialogues.dialogues[0].chat_request}
     for _, reply in dialogues.answered:
         requests.setdefault(reply.dialect, reply.request)
@@ -82,20 +82,20 @@ def _asked(
 
 
 def findings(refusals: list[DialectRefusal]) -> Iterator[Finding]:
-    """Yield what a client cannot make sense of."""
+    """Yield refusals that a client cannot understand."""
     for refusal in refusals:
         for sentence in faults(refusal):
             yield Finding(refusal.case, sentence)
 
 
 def faults(refusal: DialectRefusal) -> Iterator[str]:
-    """Yield what is wrong with one refusal."""
+    """Yield the faults of one refusal."""
     if refusal.status not in REFUSALS:
-        means = "is an answer" if refusal.status == OK else "is the server's own failure"
-        yield f"it is answered with {refusal.status}, which {means} to a client"
+        means = "an answer" if refusal.status == OK else "a server error"
+        yield f"it is answered with {refusal.status}, which a client reads as {means}"
         return
     if not refusal.kind.startswith(JSON_KIND):
-        yield f"the refusal is {refusal.kind or 'of no content type'}, not {JSON_KIND}"
+        yield f"the refusal is {refusal.kind or 'without a content type'}, not {JSON_KIND}"
     try:
         body = record(syntax.json_value(refusal.body))
     except syntax.BadSyntaxError:
@@ -104,4 +104,4 @@ def faults(refusal: DialectRefusal) -> Iterator[str]:
     if not str(error.get("message") or "").strip():
         yield f"the refusal has no error.message: {shown(body)}"
     elif refusal.dialect == MESSAGES and body.get("type") != "error":
-        yield f"the refusal has the type {shown(body.get('type'))}, and 'error' is Anthropic's"
+        yield f"the refusal has the type {shown(body.get('type'))}, and Anthropic's is 'error'"

@@ -1,4 +1,4 @@
-"""The Responses API: how a conversation is written in it, and what an answer in it means.
+"""The Responses API: writing a conversation in it, and the meaning of an answer.
 
 https://platform.openai.com/docs/api-reference/responses
 """
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 PATH = "/v1/responses"
-# Fields that are written alike in both APIs, vLLM's extensions included.
+# Fields that are the same in both APIs, with vLLM's extensions.
 ALIKE = ("temperature", "parallel_tool_calls", "chat_template_kwargs")
 ENDS = {"completed": "stop", "incomplete": "length"}
 METADATA = {"asked_by": "pytest-vllm-gates"}
-"""What every request brings, and its response repeats."""
+"""Metadata of every request, which its response repeats."""
 
 
 def request(chat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a chat request as one of the Responses API; raises `NoPlace` for what has none."""
+    """Return a chat request for the Responses API; raises `NoPlace` if a part has no place."""
     if chat.get("stop"):
         raise NoPlace("the Responses API has no stop strings")
     messages = list(chat["messages"])
@@ -101,7 +101,7 @@ def _parts(content: Any) -> list[dict[str, str]]:
 
 
 def answer(body: Mapping[str, Any]) -> Answer:
-    """Return what a response means; raises `ValueError` and its like for what cannot be read."""
+    """Return the meaning of a response; raises `ValueError` and similar if it is unreadable."""
     reasoning = content = ""
     calls: list[ToolCall] = []
     for item in body["output"]:

@@ -1,4 +1,4 @@
-"""Where each API is asked."""
+"""The path of each API."""
 
 from __future__ import annotations
 

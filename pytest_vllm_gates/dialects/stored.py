@@ -31,7 +31,7 @@ ERROR_CHARACTERS = 200
 
 
 class NotStored(Exception):  # noqa: N818 - a reason to leave the check out
-    """The server stores no responses."""
+    """The server does not store responses."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class StoredResponse:
 
     @property
     def path(self) -> str:
-        """Where it can be retrieved."""
+        """The path at which it can be retrieved."""
         return path_of(self.body)
 
 
 def path_of(response: Mapping[str, Any]) -> str:
-    """Return where a response can be retrieved; raises `Malformed` for one without a usable id."""
+    """Return the path of a stored response; raises `Malformed` if its id is not usable."""
     name = text(response["id"], "id")
     if not 0 < len(name) <= LONGEST_ID:
         raise Malformed(f"id is {shown(name)}, and 1 to {LONGEST_ID} characters are expected")
@@ -57,7 +57,7 @@ def path_of(response: Mapping[str, Any]) -> str:
 
 
 class StoredResponses:
-    """Asks for stored responses and notes what is wrong with them."""
+    """Requests stored responses and notes their faults."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -66,7 +66,7 @@ class StoredResponses:
         self.requests = 0
 
     def retrieve(self, chat: Mapping[str, Any]) -> StoredResponse:
-        """Store the response to a chat and retrieve it; raises `NotStored` where there is none."""
+        """Store the response to a chat and retrieve it; raises `NotStored` if that fails."""
         request = {**responses.request(chat), "store": True}
         stored = self._create(chat, request)
         reply = self._get(stored.path)
@@ -82,7 +82,7 @@ class StoredResponses:
         return stored
 
     def continue_(self, stored: StoredResponse) -> None:
-        """Ask a stored response another question, or send its call's result."""
+        """Continue a stored response with another question, or with its call's result."""
         calls = stored.answer.tool_calls
         messages = [*stored.chat["messages"], _said(stored.answer)]
         follow: list[dict[str, Any]]
@@ -118,7 +118,7 @@ class StoredResponses:
             self._find(case, f"input tokens: the whole chat {near}, {told} ({told - near:+})")
 
     def cancel(self, chat: Mapping[str, Any]) -> None:
-        """Cancel a long response that is made in the background, where that is offered."""
+        """Cancel a long response in the background, if the server offers that."""
         request = {
             **responses.request(chat), "store": True, "background": True,
             "max_output_tokens": LONG_TOKENS, "ignore_eos": True,
@@ -130,7 +130,10 @@ class StoredResponses:
         with reading("a response in the background"):
             path = path_of(reply.json())
             if reply.json()["status"] not in {"queued", "in_progress"}:
-                self._find(case, f"a response in the background begins {reply.json()['status']!r}")
+                self._find(
+                    case,
+                    f"a response in the background begins {reply.json()['status']!r}",
+                )
         for answer in (self._post(f"{path}/cancel", {}), self._get(path)):
             with reading("a cancelled response"):
                 status = answer.json().get("status")

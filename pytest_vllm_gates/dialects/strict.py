@@ -1,4 +1,4 @@
-"""Validates the bodies and events of every dialect by the official clients' own types."""
+"""Validates the bodies and events of every dialect by the official clients' types."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def faults(reply: Reply) -> list[str]:
 
 
 def _ended(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a chunk of a completion as one that ends it: only that has OpenAI's client a type for.
+    """Return a completion's chunk as its last one: OpenAI's client has a type only for that.
 
-    OpenAI's own chunks have a `finish_reason` of null before the last one.
+    OpenAI's chunks have a `finish_reason` of null before the last one.
     """
     choices = chunk.get("choices")
     if not isinstance(choices, list):

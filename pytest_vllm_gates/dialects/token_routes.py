@@ -1,6 +1,6 @@
-"""Turns texts into tokens and back by `/tokenize` and `/detokenize`, and judges what came.
+"""Converts texts to tokens and back by `/tokenize` and `/detokenize`, and judges the results.
 
-Clients count a prompt with the one, and read what a model was given with the other.
+Clients count a prompt with the first, and read the text of a prompt's tokens with the second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TEXTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TokenTrip:
-    """A text, its tokens, their text, and the tokens of that."""
+    """A text, its tokens, the text of the tokens, and the tokens of that text."""
 
     case: Case
     there: Mapping[str, Any]
@@ -36,7 +36,7 @@ class TokenTrip:
     back: str
     again: tuple[int, ...]
     context: int | None
-    """The context that `/v1/models` tells."""
+    """The context that `/v1/models` reports."""
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -45,7 +45,7 @@ class TokenTrip:
 
 
 def ask(endpoint: Endpoint) -> list[TokenTrip]:
-    """Send each text there and back; raises `NotApplicable` for a server without the routes."""
+    """Convert each text there and back; raises `NotApplicable` for a server without the routes."""
     with http.client(endpoint) as client, form.reading(f"the answer of {MODELS}"):
         reply = client.get(MODELS)
         listed = records(record(reply.json()).get("data")) if reply.is_success else []
@@ -75,22 +75,22 @@ def _post(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> Mapping[str
 
 
 def findings(trips: list[TokenTrip]) -> Iterator[Finding]:
-    """Yield where a text or a count is not that of the tokens."""
+    """Yield texts and counts that do not match the tokens."""
     for trip in trips:
         for sentence in faults(trip):
             yield Finding(trip.case, sentence)
 
 
 def faults(trip: TokenTrip) -> Iterator[str]:
-    """Yield what is wrong with one text's way.
+    """Yield the faults of one text's conversion.
 
-    A tokenizer may write the text otherwise, but not so that it has other tokens.
+    A tokenizer may write the text differently, but it has to have the same tokens.
     """
     count, length = trip.there.get("count"), trip.there.get("max_model_len")
     if count != len(trip.tokens):
-        yield f"count is {shown(count)}, and there are {len(trip.tokens)} tokens"
+        yield f"count is {shown(count)}, and the answer has {len(trip.tokens)} tokens"
     if None not in (length, trip.context) and length != trip.context:
-        yield f"max_model_len is {shown(length)}, and {MODELS} says {trip.context}"
+        yield f"max_model_len is {shown(length)}, and {MODELS} reports {trip.context}"
     if trip.again != trip.tokens:
         yield (
             f"{DETOKENIZE} gives {shown(trip.back)}, which has {len(trip.again)} tokens and not "

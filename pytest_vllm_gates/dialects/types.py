@@ -1,4 +1,4 @@
-"""One conversation in one API: the request, what came back, what the official client read."""
+"""One conversation in one API: the request, the reply, and the official client's reading."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ERROR_CHARACTERS = 200
 AT_ONCE = {"delta": "none with arguments"}
 """The trait of a stream of Responses with a call whose arguments came in no delta.
 
-A busy server puts several tokens into an event, and some parsers then lose what the event held.
+A busy server puts several tokens into an event, and some parsers then lose its contents.
 """
 
 
@@ -31,7 +31,7 @@ class Event(NamedTuple):
     """One server-sent event with a JSON object."""
 
     name: str
-    """Its `event:` line; empty where it has none."""
+    """Its `event:` line; empty if it has none."""
     data: Mapping[str, Any]
 
     @property
@@ -42,7 +42,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a server answered in one dialect, whole or as a stream."""
+    """A server's answer in one dialect, whole or as a stream."""
 
     dialect: str
     mode: str
@@ -56,21 +56,21 @@ class Reply:
     done: bool = False
     """Whether the stream ends in OpenAI's `[DONE]`."""
     assembled: Mapping[str, Any] = field(default_factory=dict)
-    """What the official client made of it, as JSON."""
+    """The official client's result, as JSON."""
     complaint: str = ""
-    """What the official client raised; empty where it read everything."""
+    """The official client's error; empty if it read everything."""
 
     @property
     def answered(self) -> bool:
-        """Whether the server took the request."""
+        """Whether the server accepted the request."""
         return self.status == OK
 
     @property
     def error(self) -> str:
-        """What a refusal says."""
+        """The message of a refusal."""
         error = self.body.get("error")
         message = error.get("message") if isinstance(error, dict) else error
-        return str(message or "no word of why")[:ERROR_CHARACTERS]
+        return str(message or "no error message")[:ERROR_CHARACTERS]
 
     @property
     def finding_case(self) -> Case:
@@ -99,48 +99,48 @@ def _streams_a_call_at_once(events: tuple[Event, ...]) -> bool:
 
 @dataclass(frozen=True)
 class HeldDialogue:
-    """One case: the chat that is the yardstick, and the replies of the other dialects."""
+    """One case: the chat as the reference, and the replies of the other dialects."""
 
     name: str
     chat_request: Mapping[str, Any]
     chat: Answer
     prompt_ids: tuple[int, ...]
-    """The tokens of the chat's prompt; empty where the server does not return them."""
+    """The tokens of the chat's prompt; empty if the server does not return them."""
     near_tie: bool
-    """Whether a token of the chat's answer was hardly likelier than another one."""
+    """Whether a token of the chat's answer was hardly more likely than another."""
     replies: tuple[Reply, ...] = ()
     limit: int = 0
-    """The limit of tokens that is to cut the answer; 0 where none is."""
+    """The token limit that has to cut the answer; 0 for none."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Tokens of the prompt as routes that only count report them, by route."""
+    """The prompt's number of tokens by each route that only counts."""
     count_requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     rendered: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Tokens of the prompt as routes that only render return them, by route."""
+    """The prompt's tokens by each route that only renders."""
     sampling: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The sampling parameters in effect, by the routes that return them."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether the chat's answer has as many tokens as it may have."""
+        """Whether the chat's answer reaches its token limit."""
         usage = self.chat.usage
         return usage is not None and usage.completion_tokens >= self.chat_request["max_tokens"]
 
     def of(self, dialect: str, mode: str) -> Reply | None:
-        """Return the answered reply of a dialect, None where there is none."""
+        """Return the answered reply of a dialect; None without one."""
         found = (each for each in self.replies if (each.dialect, each.mode) == (dialect, mode))
         return next((each for each in found if each.answered), None)
 
 
 @dataclass(frozen=True)
 class Dialogues:
-    """All cases of one family, with what was left out and why."""
+    """All cases of one family, with the omitted ones and their reasons."""
 
     dialogues: tuple[HeldDialogue, ...]
     not_applicable: Mapping[str, str]
     requests: int
     seconds: float
     names: tuple[str, ...] = ()
-    """The names of the model, that by which it was asked for first."""
+    """The names of the model; the requested name comes first."""
 
     @property
     def answered(self) -> Iterator[tuple[HeldDialogue, Reply]]:
@@ -159,7 +159,7 @@ class Dialogues:
 def events_of(data: bytes) -> tuple[tuple[Event, ...], bool]:
     """Return the events of a stream and whether it ends in `[DONE]`; comments are left out.
 
-    Data that is no JSON object becomes an event without a type.
+    Data that is not a JSON object becomes an event without a type.
     """
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     events: list[Event] = []

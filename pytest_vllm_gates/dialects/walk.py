@@ -1,4 +1,4 @@
-"""Holds every case of `dialects.toml` in every dialect that a server offers, several at a time."""
+"""Sends every case of `dialects.toml` in every dialect of a server, several at a time."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 OPENAPI = "/openapi.json"
 MISSING = (404, 405)
-"""How a server without `/openapi.json` tells that it has no such route."""
+"""Statuses by which a server without `/openapi.json` reports a missing route."""
 TOKENIZED = ("messages", "tools", "chat_template_kwargs")
 AT_A_TIME = 16
-"""How many cases are held at a time. What another batch may decide is told by `near_tie`."""
+"""Concurrent cases. `near_tie` marks the places that another batch may decide differently."""
 
 
 class DialectWalk:
-    """One family's walk; `run` returns what it heard."""
+    """One family's walk; `run` returns the dialogues."""
 
     def __init__(
         self, endpoint: Endpoint, family: Family, conversations: Sequence[Conversation], limit: int
     ) -> None:
-        """`limit` is the limit of tokens of an answer."""
+        """`limit` is the token limit of an answer."""
         self._endpoint = endpoint
         self._family = family
         self._conversations = conversations
@@ -68,7 +68,7 @@ class DialectWalk:
         self._unlimited_answers: dict[str, Answer | None] = {}
 
     def run(self, step: Callable[[int, int], object] | None = None) -> Dialogues:
-        """Hold every case; `step` is called after each with how many are done, and of how many.
+        """Run every case; after each, `step` gets the number of finished and of all cases.
 
         It is called in this thread.
         """
@@ -89,7 +89,7 @@ class DialectWalk:
         )
 
     def _offered(self) -> frozenset[str] | None:
-        """Return the routes of the server's `/openapi.json`; None where it has none."""
+        """Return the routes in the server's `/openapi.json`; None if it has no such file."""
         with http.client(self._endpoint) as client:
             reply = client.get(OPENAPI)
         if not reply.is_success:
@@ -127,7 +127,7 @@ class DialectWalk:
             prompt_ids = tuple(form.token_ids(ids, "prompt_token_ids"))
             tied = near_tie(reply.body)
         if not keeps_choice(case, answer):
-            self._left_out[case.name] = "the chat calls no tool, though one was to be called"
+            self._left_out[case.name] = "the chat calls no tool, although one was required"
             return None
         replies = [
             asked
@@ -147,7 +147,7 @@ class DialectWalk:
         )
 
     def _unlimited(self, case: DialectCase, chat: Mapping[str, Any]) -> Answer | None:
-        """Return the answer to a case's conversation without its stop and limit, asked once."""
+        """Return the answer to a case's conversation without its stop and limit, requested once."""
         with self._unlimited_lock:
             if case.conversation not in self._unlimited_answers:
                 reply = self._client.ask(CHAT, WHOLE, case.name, chat)
@@ -185,7 +185,7 @@ class DialectWalk:
         return reply
 
     def _count(self, chat: Mapping[str, Any], offered: frozenset[str] | None) -> dict[str, Any]:
-        """Ask the routes that count or render a prompt; return fields of the dialogue."""
+        """Call the routes that count or render a prompt; return fields of the dialogue."""
         counts: dict[str, int] = {}
         requests: dict[str, Mapping[str, Any]] = {}
         rendered: dict[str, tuple[int, ...]] = {}
@@ -233,7 +233,7 @@ def _request(dialect: str, chat: Mapping[str, Any], prompt_ids: Sequence[int]) -
 
 
 def _switched_off(dialect: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request whose thinking is switched off in the dialect's own words."""
+    """Return a request that turns thinking off by the dialect's parameter."""
     plain = {name: value for name, value in request.items() if name != "chat_template_kwargs"}
     if dialect == RESPONSES:
         return {**plain, "reasoning": {"effort": "none"}}

@@ -1,4 +1,4 @@
-"""What a chat's answer gives the other dialects: ties, limits and stop strings."""
+"""The reference for the other dialects from a chat's answer: ties, limits and stop strings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.dialects.cases import DialectCase
 
 YARDSTICK = {"return_token_ids": True, "logprobs": True, "top_logprobs": 2}
-"""What such a chat asks for besides."""
+"""Additional fields of the request for such a chat."""
 WORD = re.compile(r"[A-Za-z]{4,}")
-"""What makes a stop string."""
+"""A word that can be a stop string."""
 
 
 def chat_answer(body: Mapping[str, Any]) -> Answer:
-    """Return what a chat completion means; raises `ValueError` and its like for another form."""
+    """Return the meaning of a chat completion; raises `ValueError` and similar for another form."""
     choice = body["choices"][0]
     message = choice["message"]
     calls = message.get("tool_calls") or ()
@@ -46,7 +46,7 @@ def chat_answer(body: Mapping[str, Any]) -> Answer:
 
 
 def keeps_choice(case: DialectCase, answer: Answer) -> bool:
-    """Return whether a chat calls a tool where it has to; otherwise it is no yardstick."""
+    """Return whether a chat calls a required tool; otherwise it cannot be a reference."""
     if case.tool_choice in {"", "auto", "none"}:
         return True
     texts = [canonical(call.arguments) for call in answer.tool_calls]
@@ -54,7 +54,7 @@ def keeps_choice(case: DialectCase, answer: Answer) -> bool:
 
 
 def late_word(answer: Answer | None) -> str:
-    """Return a word of the second half of an answer that its reasoning has not; '' for none."""
+    """Return a word of an answer's second half that is not in its reasoning; '' for none."""
     if answer is None:
         return ""
     words = [word for word in WORD.findall(answer.content) if word not in answer.reasoning]
@@ -62,7 +62,7 @@ def late_word(answer: Answer | None) -> str:
 
 
 def cut_to(answer: Answer | None, case: DialectCase) -> int:
-    """Return the limit that cuts an answer as a case asks; 0 where it cuts none."""
+    """Return the limit that cuts an answer as the case requires; 0 for no limit."""
     if not case.short_of or answer is None or answer.usage is None:
         return 0
     return max(0, answer.usage.completion_tokens - case.short_of)

@@ -1,4 +1,4 @@
-"""Streams and bodies of the dialects as a right server sends them."""
+"""Streams and bodies of the dialects from a healthy server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ TEXTS = {
 
 
 def response_events() -> list[dict[str, Any]]:
-    """Return the data of the events by which `RESPONSE` is streamed."""
+    """Return the data of the events that stream `RESPONSE`."""
     begun = {**RESPONSE, "status": "in_progress", "output": [], "usage": None}
     data: list[dict[str, Any]] = [
         {"type": "response.created", "response": begun},
@@ -112,7 +112,7 @@ def response_events() -> list[dict[str, Any]]:
 
 
 def message_events() -> list[dict[str, Any]]:
-    """Return the data of the events by which `MESSAGE` is streamed."""
+    """Return the data of the events that stream `MESSAGE`."""
     usage = {"input_tokens": 5, "output_tokens": 0}
     begun = {**MESSAGE, "content": [], "stop_reason": None, "usage": usage}
     delta = "content_block_delta"

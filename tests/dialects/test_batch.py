@@ -1,4 +1,4 @@
-"""Each prompt of a request for several is answered with its own answer."""
+"""Each prompt of a request with several prompts gets its own answer."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def said(change: Callable[[Body], object]) -> list[str]:
     return [each.says for each in batch.findings(PromptBatch({}, together, ALONE))]
 
 
-def test_answers_to_their_own_prompts_say_nothing() -> None:
+def test_answers_to_their_own_prompts_have_no_finding() -> None:
     assert said(dict.copy) == []
 
 
-def test_another_token_is_no_fault() -> None:
+def test_another_token_is_allowed() -> None:
     def draw(body: Body) -> None:
         body["choices"][1]["token_ids"] = [4, 4]
         body["usage"] = usage(15, 7)
@@ -69,7 +69,7 @@ def test_another_token_is_no_fault() -> None:
         ),
         (
             lambda body: body["choices"][1].update(token_ids=[1, 2]),
-            ["prompt 1 is answered with what prompt 0 is answered with alone"],
+            ["prompt 1 gets the answer that prompt 0 gets alone"],
         ),
         (
             lambda body: body["usage"].update(prompt_tokens=4),
@@ -81,7 +81,7 @@ def test_another_token_is_no_fault() -> None:
         ),
     ],
 )
-def test_what_is_another_prompts_is_told(
+def test_another_prompts_answer_is_reported(
     change: Callable[[Body], object], sentences: list[str]
 ) -> None:
     assert said(change) == sentences

@@ -1,4 +1,4 @@
-"""The shipped cases: each conversation is there, and can be written in the dialects named."""
+"""The shipped cases: each conversation exists, and can be written in its dialects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_case_can_be_written_in_its_dialects(case: DialectCase) -> None:
     assert set(case.stream) <= set(case.whole)
 
 
-def test_cases_have_names_of_their_own() -> None:
+def test_cases_have_different_names() -> None:
     assert max(Counter(case.name for case in cases.load()).values()) == 1
 
 
@@ -57,7 +57,7 @@ def test_a_system_message_may_be_the_developers_or_in_parts() -> None:
     assert [message["content"][0]["type"] for message in parts] == ["text", "text"]
 
 
-def test_a_format_leaves_one_text() -> None:
+def test_a_format_allows_one_text() -> None:
     shape = request(conversation="plain", format="<b>")["response_format"]
     assert shape["json_schema"]["schema"] == {"enum": ["<b>"]}
 

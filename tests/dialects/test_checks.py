@@ -1,4 +1,4 @@
-"""What is a fault between dialects, and what is none."""
+"""Faults between dialects, and differences that are allowed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_dialects_that_agree_have_no_finding() -> None:
     assert says(checks.limit_findings(heard)) == []
 
 
-def test_what_one_dialect_loses_is_told_with_its_request() -> None:
+def test_a_part_that_one_dialect_loses_is_reported_with_its_request() -> None:
     lost = reply("responses", "whole", {**RESPONSE, "output": RESPONSE["output"][1:]})
     (finding,) = checks.meaning_findings(dialogues(lost))
     assert finding.says == "reasoning: empty in the responses answer, 'They ask.' in the chat one"
@@ -45,7 +45,7 @@ def test_what_one_dialect_loses_is_told_with_its_request() -> None:
     assert finding.case.request == {"question": 1}
 
 
-def test_a_call_whose_arguments_came_in_no_event_can_be_told_from_others() -> None:
+def test_a_call_whose_arguments_came_in_no_event_has_a_trait() -> None:
     kind = "response.function_call_arguments.delta"
     sent = response_events()
     stream, at_once = (
@@ -57,7 +57,7 @@ def test_a_call_whose_arguments_came_in_no_event_can_be_told_from_others() -> No
     assert "delta" not in WHOLES[0].finding_case.traits
 
 
-def test_a_stream_that_is_not_its_whole_answer_is_told() -> None:
+def test_a_stream_that_differs_from_its_whole_answer_is_reported() -> None:
     other = {**MESSAGE, "content": [*MESSAGE["content"][:1], *MESSAGE["content"][2:]]}
     heard = dialogues(WHOLES[1], reply("messages", "stream", other))
     (finding,) = checks.stream_findings(heard)
@@ -69,14 +69,14 @@ def test_a_named_call_that_the_chat_ends_with_stop_is_the_same() -> None:
     assert says(checks.meaning_findings(dialogues(*WHOLES, chat=chat))) == []
 
 
-def test_a_stop_sequence_that_is_not_told_is_a_finding() -> None:
+def test_a_stop_sequence_that_is_not_reported_is_a_finding() -> None:
     chat = replace(ANSWER, stop_reason="Par")
     (finding,) = checks.meaning_findings(dialogues(WHOLES[1], chat=chat))
     assert finding.says == "stop string: chat 'Par', messages None"
     assert says(checks.meaning_findings(dialogues(WHOLES[0], chat=chat))) == []
 
 
-def test_an_answer_that_parts_at_a_near_tie_is_not_compared() -> None:
+def test_an_answer_that_differs_from_a_near_tie_on_is_not_compared() -> None:
     other = {**MESSAGE, "content": [{"type": "text", "text": "Pantheon."}]}
     chat = replace(ANSWER, reasoning="", tool_calls=(), finish_reason="tool_calls")
     heard = dialogues(reply("messages", "whole", other), chat=chat, near_tie=True)
@@ -95,7 +95,7 @@ def test_a_text_that_a_format_forces_is_compared_at_a_near_tie_too() -> None:
     assert len(says(checks.meaning_findings(heard))) == 1
 
 
-def test_an_answer_to_other_tokens_is_not_compared_where_it_parts() -> None:
+def test_an_answer_to_other_tokens_is_not_compared_if_it_differs() -> None:
     usage = {**RESPONSE["usage"], "input_tokens": 6}
     item = {**RESPONSE["output"][1], "content": [{"type": "output_text", "text": "Pantheon."}]}
     output = [RESPONSE["output"][0], item, RESPONSE["output"][2]]
@@ -115,7 +115,7 @@ def test_a_lost_text_is_a_finding_at_a_near_tie_too() -> None:
     assert len(says(checks.meaning_findings(heard))) == 1
 
 
-def test_tokens_that_are_counted_otherwise_are_told() -> None:
+def test_tokens_that_are_counted_differently_are_reported() -> None:
     more = {**RESPONSE, "usage": {**RESPONSE["usage"], "input_tokens": 6}}
     less = {**MESSAGE, "usage": {"input_tokens": 5, "output_tokens": 2}}
     none = {**MESSAGE, "usage": None}
@@ -140,16 +140,16 @@ def test_tokens_that_are_counted_otherwise_are_told() -> None:
         ((1, 2), "tokens of the prompt: chat 5, /render 2"),
     ],
 )
-def test_a_route_that_renders_other_tokens_is_told(
+def test_a_route_that_renders_other_tokens_is_reported(
     ids: tuple[int, ...], sentence: str | None
 ) -> None:
     heard = dialogues(counts={"/render": len(ids)}, rendered={"/render": ids})
     assert says(checks.token_findings(heard)) == ([sentence] if sentence else [])
 
 
-def test_a_temperature_that_is_not_the_one_asked_for_is_told() -> None:
+def test_a_temperature_that_was_not_requested_is_reported() -> None:
     heard = dialogues(counts={"/render": 5}, sampling={"/render": {"temperature": 1.0}})
-    assert says(checks.token_findings(heard)) == ["temperature 0 was asked for, 1.0 is in effect"]
+    assert says(checks.token_findings(heard)) == ["temperature 0 was requested, 1.0 is in effect"]
     heard = dialogues(counts={"/render": 5}, sampling={"/render": {"temperature": 0.0}})
     assert says(checks.token_findings(heard)) == []
 
@@ -173,11 +173,13 @@ def test_a_route_that_only_counts_is_compared() -> None:
         (
             "messages",
             {**MESSAGE, "usage": {"input_tokens": 5, "output_tokens": 12}},
-            "12 tokens, and the limit is 9",
+            "the answer has 12 tokens, and the limit is 9",
         ),
     ],
 )
-def test_a_limit_has_to_be_told(dialect: str, body: dict[str, Any], sentence: str | None) -> None:
+def test_a_limit_is_to_be_reported(
+    dialect: str, body: dict[str, Any], sentence: str | None
+) -> None:
     heard = dialogues(reply(dialect, "whole", body), limit=9)
     assert says(checks.limit_findings(heard)) == ([sentence] if sentence else [])
 
@@ -205,7 +207,7 @@ def test_a_completion_has_the_chats_tokens_and_texts() -> None:
     assert heard(stop_reason=151645) == []
 
 
-def test_what_the_official_client_cannot_read_is_told() -> None:
+def test_an_answer_that_the_official_client_cannot_read_is_reported() -> None:
     broken = reply("messages", "stream", {}, complaint="IndexError: list index out of range")
     assert checks.unread(broken) == (
         "the official client raises IndexError: list index out of range"
@@ -221,18 +223,18 @@ def test_what_the_official_client_cannot_read_is_told() -> None:
     [
         (RESPONSE, []),
         ({**RESPONSE, "model": "m-1"}, []),
-        ({**RESPONSE, "model": "x"}, ["model: 'm' was asked for, 'x' answers"]),
+        ({**RESPONSE, "model": "x"}, ["model: 'm' was requested, the answer names 'x'"]),
         ({**RESPONSE, "id": ""}, ["the answer has no id"]),
-        ({"output": []}, ["no model is named"]),
+        ({"output": []}, ["the answer names no model"]),
         (
             {**RESPONSE, "created_at": 1_795_000_000_000},
             ["created_at is 1795000000000: seconds since 1970 are due"],
         ),
         (
             {**RESPONSE, "temperature": 1.0},
-            ["temperature: 0 was requested, and the response says 1.0"],
+            ["temperature: 0 was requested, and the response has 1.0"],
         ),
-        ({**RESPONSE, "tools": [{}]}, ["0 tools were declared, and the response names 1"]),
+        ({**RESPONSE, "tools": [{}]}, ["0 tools were declared, and the response has 1"]),
         (
             {**RESPONSE, "incomplete_details": {"reason": "x"}},
             ["the response is completed, and has incomplete_details: {'reason': 'x'}"],
@@ -251,7 +253,7 @@ def test_what_the_official_client_cannot_read_is_told() -> None:
                 **RESPONSE,
                 "usage": {**RESPONSE["usage"], "output_tokens_details": {"reasoning_tokens": 0}},
             },
-            ["usage counts no reasoning_tokens, and there is reasoning"],
+            ["usage counts no reasoning_tokens, and the answer has reasoning"],
         ),
     ],
 )
@@ -267,17 +269,17 @@ def test_an_answer_names_its_model(body: dict[str, Any], faults: list[str]) -> N
         (
             {"text": {"format": {"type": "json_schema"}}},
             {"text": {"format": {"type": "text"}}},
-            ["text.format.type: 'json_schema' was requested, and the response says 'text'"],
+            ["text.format.type: 'json_schema' was requested, and the response has 'text'"],
         ),
         ({}, {"reasoning": {"effort": "high"}}, []),
         (
             {"reasoning": {"effort": "none"}},
             {"reasoning": {"effort": "high"}},
-            ["reasoning.effort: 'none' was requested, and the response says 'high'"],
+            ["reasoning.effort: 'none' was requested, and the response has 'high'"],
         ),
     ],
 )
-def test_a_response_repeats_what_lies_deeper(
+def test_a_response_repeats_nested_settings(
     requested: dict[str, Any], answered: dict[str, Any], faults: list[str]
 ) -> None:
     body = {**RESPONSE, **answered}
@@ -285,7 +287,7 @@ def test_a_response_repeats_what_lies_deeper(
     assert list(identity.faults(answer, ["m"])) == faults
 
 
-def test_the_chunks_of_a_completion_are_of_one_stream() -> None:
+def test_the_chunks_of_a_completion_belong_to_one_stream() -> None:
     def chunk(name: str, finish: str | None) -> dict[str, Any]:
         choices = [{"text": "", "finish_reason": finish}]
         return {"type": "", "id": name, "model": "m", "created": 1, "choices": choices}
@@ -314,7 +316,7 @@ def test_the_chunks_of_a_completion_are_of_one_stream() -> None:
         ("completions", {"type": "", "choices": [{"text": "so \ufffd", "finish_reason": None}]}),
     ],
 )
-def test_an_event_holds_whole_characters(dialect: str, event: dict[str, Any]) -> None:
+def test_an_event_has_whole_characters(dialect: str, event: dict[str, Any]) -> None:
     split = reply(dialect, "stream", {}, events=events([event]))
     assert any("splits a character" in fault for fault in checks.event_faults(split))
     text = json.dumps(event).replace("\\ud83d", "👋").replace("\\udc4b", "👋")

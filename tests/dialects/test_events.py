@@ -1,4 +1,4 @@
-"""Rules of streams: a right one has no fault, and each change is a fault of its own."""
+"""Rules of streams: a valid one has no fault, and each change causes one fault."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_a_message_delta_may_count_the_input_again_or_not() -> None:
 
 
 def test_an_empty_stream_is_a_fault() -> None:
-    assert list(events_responses.faults(())) == ["the stream holds no event"]
-    assert list(events_messages.faults(())) == ["the stream holds no event"]
+    assert list(events_responses.faults(())) == ["the stream has no event"]
+    assert list(events_messages.faults(())) == ["the stream has no event"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_empty_stream_is_a_fault() -> None:
         (with_field("response.output_item.added", "output_index", 4), "and 0 is next"),
         (without("response.content_part.added"), "comes before its content part is added"),
         (without("response.output_item.done"), "item at 0 is never done"),
-        (begun_as("completed"), "response.created has a response of status 'completed'"),
+        (begun_as("completed"), "response.created has a response with the status 'completed'"),
         (within("response.output_item.added", "item", arguments="{}"), "is added with '{}' in it"),
         (within("response.output_item.done", "item", status="in_progress"), "is done with the st"),
         (within("response.output_item.added", "item", status="completed"), "is added with the sta"),
@@ -117,7 +117,7 @@ def test_an_empty_stream_is_a_fault() -> None:
         (other_text, "response.completed has a function_call item"),
     ],
 )
-def test_a_fault_of_a_responses_stream_is_told(change: Callable[[Data], None], says: str) -> None:
+def test_fault_of_a_responses_stream_is_reported(change: Callable[[Data], None], says: str) -> None:
     data = response_events()
     change(data)
     assert says in "; ".join(events_responses.faults(events(data)))
@@ -159,7 +159,7 @@ def test_a_fault_of_a_responses_stream_is_told(change: Callable[[Data], None], s
         ),
     ],
 )
-def test_a_fault_of_a_messages_stream_is_told(change: Callable[[Data], None], says: str) -> None:
+def test_fault_of_a_messages_stream_is_reported(change: Callable[[Data], None], says: str) -> None:
     data = message_events()
     change(data)
     assert says in "; ".join(events_messages.faults(events(data)))
@@ -170,17 +170,17 @@ def test_pings_may_come_anywhere() -> None:
     assert list(events_messages.faults(events(data))) == []
 
 
-def test_an_event_of_another_name_is_told() -> None:
+def test_an_event_with_another_name_is_reported() -> None:
     told = (Event("", message_events()[0]), *events(message_events())[1:])
     (fault,) = events_messages.faults(told)
-    assert fault == "the event is called '', and its data says 'message_start'"
+    assert fault == "the event has the name '', and its data has the type 'message_start'"
 
 
-def test_an_input_that_is_no_object_is_told_unless_the_limit_cut_it() -> None:
+def test_an_input_that_is_not_an_object_is_reported_unless_the_limit_cut_it() -> None:
     data = message_events()
     data[-4]["delta"]["partial_json"] = '{"city": "Os'
     (fault,) = events_messages.unreadable_inputs(events(data))
-    assert fault.startswith("the input of block 2 is no JSON object")
+    assert fault.startswith("the input of block 2 is not a JSON object")
     data[-2]["delta"]["stop_reason"] = "max_tokens"
     assert list(events_messages.unreadable_inputs(events(data))) == []
 
@@ -205,7 +205,7 @@ def test_an_input_that_is_no_object_is_told_unless_the_limit_cut_it() -> None:
         ),
     ],
 )
-def test_a_cut_response_says_why(response: dict[str, Any], faults: list[str]) -> None:
+def test_a_cut_response_gives_the_reason(response: dict[str, Any], faults: list[str]) -> None:
     assert list(events_responses.cut_faults(response)) == faults
 
 

@@ -1,4 +1,4 @@
-"""A conversation in each dialect: nothing is lost on the way, and answers are read alike."""
+"""A conversation in each dialect: nothing is lost, and answers are read the same way."""
 
 from __future__ import annotations
 
@@ -185,12 +185,12 @@ def test_only_messages_have_stop_sequences() -> None:
         responses.request(chat)
 
 
-def test_what_is_counted_has_no_limit() -> None:
+def test_a_count_request_has_no_limit() -> None:
     counted = messages.count_request({**CHAT, "stop": ["x"]})
     assert not set(counted) & set(messages.NOT_COUNTED)
 
 
-def test_a_prompt_that_is_not_known_has_no_place() -> None:
+def test_an_unknown_prompt_has_no_place() -> None:
     assert completions.request(CHAT, [1, 2])["prompt"] == [1, 2]
     with pytest.raises(NoPlace, match="does not return"):
         completions.request(CHAT, [])
@@ -210,7 +210,7 @@ def test_answers_of_all_dialects_are_read_alike() -> None:
         assert (answer.finish_reason, answer.usage) == ("tool_calls", ANSWER.usage)
 
 
-def test_cached_tokens_of_a_message_are_of_its_input() -> None:
+def test_cached_tokens_of_a_message_count_as_input() -> None:
     usage = {"input_tokens": 1, "cache_read_input_tokens": 4, "output_tokens": 9}
     assert messages.answer({**MESSAGE, "usage": usage}).usage == ANSWER.usage
 
@@ -234,6 +234,6 @@ def test_a_completion_has_all_its_text_as_content() -> None:
 
 
 @pytest.mark.parametrize("wrong", [7, ["x"], {"text": "x"}])
-def test_a_text_that_is_none_is_refused(wrong: object) -> None:
-    with pytest.raises(ValueError, match="is no text"):
+def test_a_value_that_is_not_a_text_is_refused(wrong: object) -> None:
+    with pytest.raises(ValueError, match="is not a text"):
         messages.answer({**MESSAGE, "content": [{"type": "text", "text": wrong}]})

@@ -1,4 +1,4 @@
-"""Thinking comes before everything else, and a part without text is told."""
+"""Thinking comes before everything else, and a part without text is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REASONING, SAID, _ = ITEMS
         (
             "messages",
             {"content": [TEXT, THINKING]},
-            ["content: text, thinking: thinking comes first"],
+            ["content: text, thinking: thinking has to come first"],
         ),
         ("messages", {"content": [THINKING, CALL, TEXT]}, []),
         (
@@ -38,7 +38,7 @@ REASONING, SAID, _ = ITEMS
         (
             "responses",
             {"output": [SAID, REASONING]},
-            ["output: message, reasoning: thinking comes first"],
+            ["output: message, reasoning: thinking has to come first"],
         ),
         (
             "responses",

@@ -1,4 +1,4 @@
-"""A dialect whose long texts all come in one event is told; now and then one is no fault."""
+"""A dialect whose long texts all come in one event is reported; a single one is allowed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def says(dialect: str, *streams: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("dialect", KINDS)
-def test_texts_that_all_come_in_one_event_are_told(dialect: str) -> None:
+def test_texts_that_all_come_in_one_event_are_reported(dialect: str) -> None:
     (sentence,) = says(dialect, [LONG], [LONG], [LONG])
     assert sentence.startswith("each of 3 texts of 24 characters or more came in one event")
 
@@ -50,13 +50,13 @@ def test_one_text_in_pieces_is_enough(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", KINDS)
-def test_few_or_short_texts_say_nothing(dialect: str) -> None:
+def test_few_or_short_texts_have_no_finding(dialect: str) -> None:
     assert says(dialect, [LONG], [LONG]) == []
     assert says(dialect, ["short"], ["short"], ["short"]) == []
 
 
 @pytest.mark.parametrize(("answers", "told"), [(3, 0), (4, 1)])
-def test_answers_alone_that_come_in_one_event_are_told(answers: int, told: int) -> None:
+def test_answers_alone_that_come_in_one_event_are_reported(answers: int, told: int) -> None:
     def data(number: int, kind: str, texts: list[str]) -> list[dict[str, Any]]:
         event = {"item_id": f"{kind}{number}", "content_index": 0}
         return [{"type": f"response.{kind}.delta", **event, "delta": text} for text in texts]

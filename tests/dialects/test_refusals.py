@@ -38,17 +38,17 @@ def test_right_refusals_have_no_fault(right: DialectRefusal) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (refusal(OPENAI, status=200), "answered with 200, which is an answer to a client"),
-        (refusal(OPENAI, status=500), "answered with 500, which is the server's own failure"),
+        (refusal(OPENAI, status=200), "answered with 200, which a client reads as an answer"),
+        (refusal(OPENAI, status=500), "answered with 500, which a client reads as a server error"),
         (refusal(OPENAI, kind="text/event-stream"), "is text/event-stream, not application/json"),
-        (refusal(OPENAI, kind=""), "is of no content type"),
+        (refusal(OPENAI, kind=""), "is without a content type"),
         (refusal({"error": "no such model"}), "has no error.message"),
         (refusal({"error": {"message": " "}}), "has no error.message"),
         (refusal({"detail": "no such model"}), "has no error.message"),
         (refusal([OPENAI]), "has no error.message"),
         (refusal(b"no such model", kind="text/plain"), "is text/plain"),
-        (refusal(OPENAI, dialect="messages"), "and 'error' is Anthropic's"),
+        (refusal(OPENAI, dialect="messages"), "and Anthropic's is 'error'"),
     ],
 )
-def test_a_fault_of_a_refusal_is_told(wrong: DialectRefusal, says: str) -> None:
+def test_a_fault_of_a_refusal_is_reported(wrong: DialectRefusal, says: str) -> None:
     assert says in "; ".join(refusals.faults(wrong))

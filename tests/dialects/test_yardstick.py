@@ -1,4 +1,4 @@
-"""What is made of a chat's answer: ties, limits, stop strings, and whether it chose."""
+"""The reference from a chat's answer: ties, limits, stop strings, and required calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def case(**fields: Any) -> DialectCase:
     return DialectCase(name="a", conversation="plain", **fields)
 
 
-def test_a_chat_is_read_as_the_others_are() -> None:
+def test_a_chat_is_read_like_the_others() -> None:
     answer = chat_answer({"choices": [CHOICE], "usage": USAGE})
     assert (answer.reasoning, answer.content, answer.usage) == ("They ask.", "", Usage(5, 9))
     assert answer.tool_calls == (ToolCall("get_weather", "{}", "c"),)
@@ -43,7 +43,7 @@ def test_a_chat_is_read_as_the_others_are() -> None:
 
 def test_a_chat_of_another_form_is_refused() -> None:
     message = {**CHOICE["message"], "content": ["Paris"]}
-    with pytest.raises(ValueError, match="is no text"):
+    with pytest.raises(ValueError, match="is not a text"):
         chat_answer({"choices": [{**CHOICE, "message": message}], "usage": USAGE})
 
 
@@ -81,7 +81,7 @@ def test_a_limit_cuts_some_tokens_of_the_answer() -> None:
         ("get_time", (), False),
     ],
 )
-def test_a_chat_that_does_not_choose_is_no_yardstick(
+def test_a_chat_without_its_required_call_is_not_a_reference(
     choice: str, calls: tuple[ToolCall, ...], *, keeps: bool
 ) -> None:
     answer = replace(ANSWER, tool_calls=calls)

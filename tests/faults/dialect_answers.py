@@ -190,7 +190,7 @@ def counts_more_tokens_than_it_lists(exchange: Exchange) -> None:
     exchange.events[0]["count"] += 1
 
 
-@whole(COMPLETIONS, APART, "prompt 0 is answered with what prompt 2 is answered with alone")
+@whole(COMPLETIONS, APART, "prompt 0 gets the answer that prompt 2 gets alone")
 def turns_the_prompts_of_a_batch_round(exchange: Exchange) -> None:
     """Choices come in the order in which they ended, and are numbered anew."""
     choices = exchange.events[0]["choices"]
@@ -212,13 +212,13 @@ def adds_responses_up_wrongly(exchange: Exchange) -> None:
     exchange.events[0]["usage"]["total_tokens"] += 1
 
 
-@whole(RESPONSES, ANSWERS, "temperature: 0 was requested, and the response says 0.7")
+@whole(RESPONSES, ANSWERS, "temperature: 0 was requested, and the response has 0.7")
 def tells_the_temperature_of_its_default(exchange: Exchange) -> None:
     """A response names the settings of the server, and not those of the request."""
     exchange.events[0]["temperature"] = 0.7
 
 
-@whole(RESPONSES, ANSWERS, "tool_choice: 'required' was requested, and the response says 'auto'")
+@whole(RESPONSES, ANSWERS, "tool_choice: 'required' was requested, and the response has 'auto'")
 def tells_no_tool_choice(exchange: Exchange) -> None:
     """A response says that the model was free to call."""
     exchange.events[0]["tool_choice"] = "auto"
@@ -243,7 +243,7 @@ def counts_no_reasoning(exchange: Exchange) -> None:
     exchange.events[0]["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
 
 
-@whole(RESPONSES, ANSWERS, "text.format.type: 'json_schema' was requested, and the response says")
+@whole(RESPONSES, ANSWERS, "text.format.type: 'json_schema' was requested, and the response has")
 def tells_that_no_format_was_asked_for(exchange: Exchange) -> None:
     """The format of a response is told as free text."""
     exchange.events[0]["text"] = {"format": {"type": "text"}}
@@ -255,19 +255,19 @@ def forgets_metadata(exchange: Exchange) -> None:
     exchange.events[0]["metadata"] = None
 
 
-@refused(MESSAGES, "and 'error' is Anthropic's")
+@refused(MESSAGES, "and Anthropic's is 'error'")
 def refuses_messages_as_openai_does(exchange: Exchange) -> None:
     """The error has OpenAI's form in Anthropic's API."""
     exchange.events[0].pop("type", None)
 
 
-@refused(MESSAGES, "answered with 200, which is an answer to a client")
+@refused(MESSAGES, "answered with 200, which a client reads as an answer")
 def refuses_with_an_answer(exchange: Exchange) -> None:
     """A gateway says that all is well."""
     exchange.status = 200
 
 
-@refused(RESPONSES, "answered with 500, which is the server's own failure to a client")
+@refused(RESPONSES, "answered with 500, which a client reads as a server error")
 def fails_where_the_client_is_wrong(exchange: Exchange) -> None:
     """A client that retries on 5xx sends the wrong request again and again."""
     exchange.status = 500
@@ -311,7 +311,7 @@ def renders_something_else(exchange: Exchange) -> None:
     ids[1] = ids[2]
 
 
-@asked("/v1/messages/render", TOKENS, "temperature 0 was asked for, 1.0 is in effect")
+@asked("/v1/messages/render", TOKENS, "temperature 0 was requested, 1.0 is in effect")
 def samples_with_a_default(exchange: Exchange) -> None:
     """One API drops the temperature: what it answers is not repeatable."""
     exchange.body.pop("temperature", None)
@@ -337,7 +337,7 @@ def numbers_calls_in_each_answer(exchange: Exchange) -> None:
         item["call_id"] = f"call_{number}"
 
 
-@whole(MESSAGES, TYPES, "thinking comes first")
+@whole(MESSAGES, TYPES, "thinking has to come first")
 def puts_thinking_last(exchange: Exchange) -> None:
     """Blocks are sorted by a gateway that reads the text first."""
     exchange.events[0]["content"].sort(key=lambda block: block["type"] == "thinking")

@@ -91,7 +91,7 @@ def completes_another_response(exchange: Exchange) -> None:
     exchange.events[-1]["response"]["id"] += "-final"
 
 
-@stream(RESPONSES, ORDER, "response.created has a response of status 'completed'")
+@stream(RESPONSES, ORDER, "response.created has a response with the status 'completed'")
 def begins_with_what_is_over(exchange: Exchange) -> None:
     """The first event says that all is done."""
     for event in events(exchange, "response.created"):
@@ -157,7 +157,7 @@ def has_events_of_its_own(exchange: Exchange) -> None:
         event["type"] = "response.reasoning.delta"
 
 
-@stream(RESPONSES, ORDER, "and the deltas ")
+@stream(RESPONSES, ORDER, "and the deltas have ")
 def loses_a_delta(exchange: Exchange) -> None:
     """A delta of a call's arguments is lost, and the done event has it."""
     deltas = events(exchange, "response.function_call_arguments.delta")
@@ -251,7 +251,7 @@ def gives_no_stop_reason(exchange: Exchange) -> None:
     drop(exchange, "message_delta")
 
 
-@stream(MESSAGES, ORDER, "the event is called ''")
+@stream(MESSAGES, ORDER, "the event has the name ''")
 def names_no_event(exchange: Exchange) -> None:
     """Events have data alone, as in OpenAI's streams."""
     exchange.named = False
