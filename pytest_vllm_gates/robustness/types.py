@@ -37,8 +37,8 @@ class Repeat(toml.Record):
 
     repeat: str | list[Any]
     times: int | Literal["context", "steps"]
-    """The number of repetitions. "context": the tokens of the server's context; "steps": enough that
-    a prompt of this length is read in several steps, within the context."""
+    """The number of repetitions. "context": the tokens of the server's context; "steps": enough
+    that a prompt of this length is read in several steps, within the context."""
 
 
 class WrongRequest(toml.Record):
