@@ -36,14 +36,17 @@ WORDS = 300
 """So many characters of a reason are kept."""
 HEAD = """# Features and releases
 
-Combinations of [features](gates/features.md) that were booted on real vLLM, by release.
+To check whether your combination of [features](gates/features.md) works with a release of vLLM,
+find it in the table of its family. Every combination was booted on real vLLM, with miniatures.
 
-`right`: the server boots, its answers are those without the features, and the features do what
-they are for. `dead`: it does not boot, or the engine dies of a chat. `wrong`: it serves, and a
-check fails. A number leads to the list below the table. A dash: not booted with this release. All
-boots are of miniatures.
+- `right`: the server boots, its answers equal those without the features, and the features have
+  their effect.
+- `dead`: the server does not boot, or the engine dies of a chat.
+- `wrong`: the server serves, and a check fails.
+- A number: see the list below the table.
+- A dash: not booted with this release.
 
-To add a run, run `python benchmarks/feature_table.py --add REPORT/verdict.json`.
+To add a run, pass its verdict to `python benchmarks/feature_table.py --add REPORT/verdict.json`.
 """
 
 

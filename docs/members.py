@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 NO_PROJECT = Path("/nonexistent")
 TOP = """\
-# Members: what is tested how
+# Members: how each one is tested
 
-Made by `python docs/members.py > docs/members.md` from the files of the families; edit those.
+To change this page, edit the files of the families and run
+`python docs/members.py > docs/members.md`.
 
 - Miniature: real vLLM serves a small checkpoint of the member's architecture to every gate.
 - Renderer: `pytest --model ./folder -m chat_template` renders the member's prompts with vLLM's
@@ -29,8 +30,8 @@ Made by `python docs/members.py > docs/members.md` from the files of the familie
   checkpoint's chat template or an encoder of vLLM.
 - Context: the tokens that `config.json` names.
 
-A fact that could not be looked up says so. `vllm-gates preflight` compares parsers and
-architectures with your vLLM.
+If a fact could not be looked up, its row shows that. To compare parsers and architectures with
+your vLLM, run `vllm-gates preflight`.
 """
 
 
