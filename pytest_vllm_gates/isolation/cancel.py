@@ -20,68 +20,68 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.server.metrics import Load, Metrics
 
 NEARLY_ALL = 0.9
-"""The share of all tokens from which on answers without an end are taken for complete."""
+"""The share of all tokens from which on unfinished answers count as complete."""
 
 
 @dataclass(frozen=True)
 class CancelResult:
-    """Several clients left at the same time; requests are counted as the server's metrics do."""
+    """Several clients left at the same time; the server's metrics count the requests."""
 
     streamed: bool
     clients: int
     asked_tokens: int
-    """Tokens that all answers together would have had."""
+    """Tokens requested by all clients together."""
     before: int
-    """Requests in flight before these came."""
+    """Requests in flight before the clients came."""
     during: int
-    """The most that were seen while all were there."""
+    """The most requests in flight while the clients were connected."""
     after: int
-    """The fewest that were seen since they left."""
+    """The fewest requests in flight after they left."""
     tokens_before: int
-    """Tokens the server had generated when they were last seen."""
+    """Tokens that the server had generated when the clients were last seen."""
     tokens_after: int
-    """Tokens the server went on to generate."""
+    """Tokens that the server generated afterwards."""
     seconds: float
-    """From their leaving to the last look."""
+    """From the clients' leaving to the last measurement."""
     others: bool = False
-    """Whether somebody else's requests were seen, before these or beside them."""
+    """Whether requests of other clients were seen, before or at the same time."""
 
     @property
     def arrived(self) -> bool:
-        """Whether all were in flight at once before they left."""
+        """Whether all requests were in flight at once before the clients left."""
         return self.during >= self.before + self.clients
 
     @property
     def freed(self) -> bool:
-        """Whether no more are in flight than before."""
+        """Whether no more requests are in flight than before."""
         return self.after <= self.before
 
     @property
     def ran_out(self) -> bool:
-        """Whether the answers may have ended by themselves, so that free slots tell nothing."""
+        """Whether the answers may have ended by themselves, so that free slots prove nothing."""
         return self.tokens_before + self.tokens_after >= self.asked_tokens * NEARLY_ALL
 
     def as_evidence(self) -> dict[str, Any]:
-        """Return all of it as JSON."""
+        """Return all fields as JSON."""
         return asdict(self)
 
 
 CLIENTS = 4
 ENDLESS_TOKENS = 20_000
-"""What an answer is made to have, unless the context is shorter: it must not end by itself."""
+"""The requested length of an answer, unless the context is shorter: it must not end by itself."""
 PROMPT_TOKENS = 256
 """Room for the prompt in a short context."""
 TRIES = 3
-"""On a busy machine a small model may be done before anybody looks."""
+"""On a busy machine a small model may finish before the metrics are read."""
 ARRIVE_S = 30.0
 QUIET_S = 3.0
 FREED_S = 60.0
 FAR_ON = 0.25
-"""The share of all tokens after which the server clearly goes on for nobody."""
+"""The share of all tokens after which the server clearly generates without a client."""
 OTHERS_S = 10.0
-"""How long a server that others use is watched: its slots cannot be told apart."""
+"""How long a server with other clients is watched: its slots cannot be distinguished."""
 SETTLED_S = 1.0
-"""After so long the prompts of those who left are read, or never will be."""
+"""After this time the prompts of the disconnected clients are read, or never will be."""
 LOOK_S = 0.05
 
 
@@ -91,7 +91,7 @@ def disconnect(
     """Request endless answers, disconnect in the middle, and watch until the requests are gone.
 
     The watch ends when a good part of the answers was generated, or after a minute. If the answers
-    were over before the clients could leave or the metrics be read, it is tried again.
+    ended before the clients could leave or the metrics were read, it tries again.
     """
     tokens = min(ENDLESS_TOKENS, max(context - PROMPT_TOKENS, context // 2))
     request = {"model": endpoint.model, **body, "max_tokens": tokens, "ignore_eos": True}
@@ -135,28 +135,28 @@ def _disconnect_once(
 
 
 class LeaveWatch:
-    """Looks at a server since clients left, and what they come to."""
+    """Watches a server's metrics after clients left."""
 
     def __init__(self, before: int, left: Load, during: int) -> None:
-        """`before` were in flight at rest, `during` at most with the clients; `left` is now."""
+        """Requests in flight: `before` at rest, `during` the most with clients; `left` is now."""
         self._before, self._left = before, left
         self._settled: Load | None = None
         self.last = left
         self.after = during
-        """The fewest that were seen in flight."""
+        """The fewest requests that were seen in flight."""
         self.others = before > 0 or during > before + CLIENTS
-        """Whether requests of somebody else were seen."""
+        """Whether requests of other clients were seen."""
 
     @property
     def seconds(self) -> float:
-        """From the leaving to the last look."""
+        """From the clients' leaving to the last measurement."""
         return self.last.at - self._left.at
 
     def look(self, load: Load) -> None:
-        """Take one look in.
+        """Add one measurement.
 
-        Nobody of those who left sends again: more requests than before, or prompts that are read
-        once theirs must be, are somebody else's.
+        The disconnected clients send nothing more: an increase of requests, or prompts that are
+        read after theirs must have been, come from other clients.
         """
         if load.in_flight > max(self.last.in_flight, self._before):
             self.others = True
@@ -167,9 +167,9 @@ class LeaveWatch:
         self.last = load
 
     def over(self, most_tokens: int) -> bool:
-        """Return whether enough was seen; `most_tokens` are those of all answers together.
+        """Return whether the watch is over; `most_tokens` is the total of all answers.
 
-        What others generate is no sign that the server goes on for nobody.
+        Tokens of other clients do not show that the server generates without a client.
         """
         if self.after <= self._before:
             return True
@@ -180,9 +180,9 @@ class LeaveWatch:
 
 
 def _wait_for_arrival(metrics: Metrics, at_rest: Load, most_tokens: int) -> tuple[Load, int]:
-    """Wait until all requests are in flight, or over already.
+    """Wait until all requests are in flight, or have ended.
 
-    Return the last look, and the most that were in flight.
+    Return the last measurement, and the most requests in flight.
     """
     most = 0
     deadline = time.monotonic() + ARRIVE_S
@@ -197,7 +197,7 @@ def _wait_for_arrival(metrics: Metrics, at_rest: Load, most_tokens: int) -> tupl
 
 
 def _at_rest(metrics: Metrics) -> Load:
-    """Return what the server is busy with, once earlier requests have had time to end."""
+    """Return the server's load, after earlier requests have had time to end."""
     deadline = time.monotonic() + QUIET_S
     while (load := metrics.load()).in_flight and load.at < deadline:
         time.sleep(LOOK_S)
@@ -205,7 +205,7 @@ def _at_rest(metrics: Metrics) -> Load:
 
 
 class _Client:
-    """One connection with one request on it, that can be closed at any moment."""
+    """One connection with one request, which can be closed at any moment."""
 
     def __init__(self, endpoint: Endpoint, body: Mapping[str, Any]) -> None:
         url = urlsplit(endpoint.base_url)
@@ -222,7 +222,7 @@ class _Client:
         self._connection.request("POST", path, json.dumps(body), headers)
 
     def read_first(self) -> None:
-        """Read a stream's first line; raises `httpx.HTTPError` when none comes."""
+        """Read a stream's first line; raises `httpx.HTTPError` if none comes."""
         try:
             self._reply = self._connection.getresponse()
             self._reply.readline()
@@ -230,7 +230,7 @@ class _Client:
             raise httpx.ReadError(f"no stream begins: {type(error).__name__}: {error}") from error
 
     def leave(self) -> None:
-        """Close the connection, whatever is still to come."""
+        """Close the connection before the answer is complete."""
         if self._reply:
             self._reply.close()
         self._connection.close()

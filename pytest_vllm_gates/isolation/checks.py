@@ -1,4 +1,4 @@
-"""Checks that requests of disconnected clients free their slots, where that can be judged."""
+"""Checks that requests of disconnected clients free their slots, if that can be judged."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ if TYPE_CHECKING:
 
 
 def why_undecided(result: CancelResult, *, alone: bool) -> str | None:
-    """Return why a result cannot be judged, None if it can.
+    """Return why a result cannot be judged; None if it can.
 
-    `alone`: nobody else uses the server.
+    `alone`: no other clients use the server.
     """
     if not result.arrived:
         return (
-            f"of {result.clients} requests no more than {result.during - result.before} "
-            "were seen in flight: they were over, or wait in a queue the server does not count"
+            f"only {result.during - result.before} of {result.clients} requests "
+            "were seen in flight: they had ended, or wait in a queue the server does not count"
         )
     if result.freed and result.ran_out:
         generated = result.tokens_before + result.tokens_after
         return (
             f"{generated} of {result.asked_tokens} tokens "
-            "were generated before anybody saw the requests gone: they may have ended by "
-            "themselves; judge it where the machine is less busy or the context longer"
+            "were generated before the requests were seen to end: they may have ended by "
+            "themselves; repeat this on a less busy machine or with a longer context"
         )
     return None if alone or result.after == 0 else _why_others(result)
 
 
 def _why_others(result: CancelResult) -> str | None:
-    """Return what on a shared server speaks against judging requests that are still in flight."""
+    """Return why, on a shared server, requests that are still in flight cannot be judged."""
     if result.others and not result.freed:
         return (
-            f"others use this server, and {result.after} requests that are in flight "
-            f"{result.seconds:.0f} s after the clients left may be theirs; judge it when it is idle"
+            f"other clients use this server, and the {result.after} requests in flight "
+            f"{result.seconds:.0f} s after the clients left may be theirs; repeat this when the "
+            "server is idle"
         )
     if result.before:
         return (
-            f"others use this server: {result.before} requests were in flight before these; "
-            "judge it when it is idle"
+            f"other clients use this server: {result.before} requests were in flight before these; "
+            "repeat this when the server is idle"
         )
     if 0 < result.after < result.clients:
         return (
-            f"{result.after} requests are in flight after {result.clients} clients left, and "
-            "they may be other people's; judge the server when it is idle"
+            f"{result.after} requests are in flight after {result.clients} clients left, but "
+            "they may come from other clients; repeat this when the server is idle"
         )
     return None
 
@@ -53,7 +54,7 @@ def fault(result: CancelResult) -> str | None:
     if result.freed:
         return None
     return (
-        f"{result.clients} clients left, and {result.after - result.before} of their "
+        f"{result.clients} clients left, but {result.after - result.before} of their "
         f"requests still run {result.seconds:.1f} s later: {result.tokens_after} tokens were "
-        "generated for nobody (num_requests_running in /metrics)"
+        "generated without a client (num_requests_running in /metrics)"
     )

@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 def rest_faults(healthy: Completion, rest: RestState, *, invariant: bool) -> Iterator[str]:
     """Yield how the server differs from before; `healthy` is the canary's answer then."""
     if fault := compare(healthy, rest.canary, invariant=invariant).fault:
-        yield f"afterwards a short question is not answered as before: {fault}"
+        yield f"afterwards the answer to a short question differs from before: {fault}"
     if rest.in_flight:
-        yield f"{rest.in_flight} requests are still in flight, and nobody waits for them"
+        yield f"{rest.in_flight} requests are still in flight, but no client waits for them"
     elif rest.kv_usage:
-        yield f"nothing is in flight, and {rest.kv_usage:.1%} of the KV cache is in use"
+        yield f"no request is in flight, but {rest.kv_usage:.1%} of the KV cache is in use"
 
 
 def hang_sentence(hang: Hang) -> str:
     """Return a hang as a sentence."""
     stacks = f"; the stacks of its processes: {hang.stacks}" if hang.stacks else ""
     return (
-        f"hangs: {hang.running} running, {hang.waiting} waiting, and for {hang.silent_s:.0f} s "
-        f"nothing has moved while /health says {hang.health}{stacks}"
+        f"hangs: {hang.running} running, {hang.waiting} waiting, and no progress for "
+        f"{hang.silent_s:.0f} s, while /health returns {hang.health}{stacks}"
     )
 
 
@@ -42,15 +42,15 @@ def hang_sentence(hang: Hang) -> str:
 Judged = tuple[list[Finding], list[Case]]
 REFUSAL = range(400, 500)
 GROWTH_BYTES = 128 * 2**20
-"""Allowed growth of a server from one crowd to an equal one; a healthy one grew by 15 MiB."""
+"""Allowed growth of a server from one crowd to an equal one; a healthy server grew by 15 MiB."""
 MIB = 2**20
 
 
 def rungs(planned: int, context: int, output: int, at_once: int, crowd: int) -> list[Rung]:
-    """Return the rungs: an eighth, a quarter, a half and all of what is planned, then the limit.
+    """Return the rungs: an eighth, a quarter, a half and all of the planned length, then the limit.
 
-    Each is climbed alone, again on its warm prefix, and by `at_once` requests; the last, which
-    fills the context to the token, by a crowd as well, and by another one like it.
+    Each length is requested alone, again on its warm prefix, and by `at_once` requests; the last,
+    which fills the context to the token, also by two equal crowds.
     """
     planned = min(planned, context)
     lengths = [planned // 8, planned // 4, planned // 2]
@@ -67,7 +67,7 @@ def rungs(planned: int, context: int, output: int, at_once: int, crowd: int) -> 
 
 
 def unanswered(climb: LadderResult) -> Judged:
-    """Find the requests that were not answered, or not over all their tokens."""
+    """Find the requests that were not answered, or whose prompt or answer was cut."""
     findings, cases = [], []
     for rung_result in climb.rungs:
         case = _case(rung_result)
@@ -86,21 +86,21 @@ def _faults(rung_result: RungResult) -> Iterator[str]:
             continue
         if reply.prompt_tokens != rung.prompt_tokens:
             yield (
-                f"the prompt had {rung.prompt_tokens} tokens and the server counts "
+                f"the prompt had {rung.prompt_tokens} tokens, but the server counts "
                 f"{reply.prompt_tokens}: a part of it was not read"
             )
         if len(reply.output) != rung.output_tokens or reply.finish_reason != "length":
             yield (
-                f"{rung.output_tokens} tokens were asked for, whatever ends an answer, and "
+                f"{rung.output_tokens} tokens were requested with ignore_eos, but "
                 f"{len(reply.output)} came (finish_reason {reply.finish_reason!r})"
             )
 
 
 def changed(climb: LadderResult, allowed: Tolerance, *, invariant: bool) -> Judged:
-    """Find the answers that differ on a warm prefix or beside others from the one cold and alone.
+    """Find answers on a warm prefix or in parallel that differ from the cold answer alone.
 
-    Where answers are invariant every token must be the same; elsewhere they may part where the
-    first answer was in doubt. Log-probabilities are within the tolerance in either case.
+    If answers are invariant, every token must be the same; otherwise they may differ from a token
+    on where the first answer was in doubt. Log-probabilities must always be within the tolerance.
     """
     findings, cases = [], []
     alone: dict[int, Scores] = {}
@@ -124,7 +124,7 @@ def changed(climb: LadderResult, allowed: Tolerance, *, invariant: bool) -> Judg
                 findings.append(Finding(case, sentence))
                 break
             if faults := output_distance(scores, alone[length], allowed).faults(allowed):
-                findings.append(Finding(case, f"scored otherwise than alone: {'; '.join(faults)}"))
+                findings.append(Finding(case, f"scores differ from alone: {'; '.join(faults)}"))
                 break
     return findings, cases
 
@@ -141,8 +141,7 @@ def _parts(alone: Scores, scores: Scores) -> str:
 def unrefused(climb: LadderResult) -> Judged:
     """Find the requests beyond the context that were not refused, or without naming the limit.
 
-    An answer of exactly the tokens that there is room for is right, too: vLLM shortens
-    `max_tokens`.
+    An answer that exactly fills the context is right, too: vLLM shortens `max_tokens`.
     """
     findings, cases = [], []
     for refusal in climb.refusals:
@@ -157,7 +156,7 @@ def unrefused(climb: LadderResult) -> Judged:
             findings.append(Finding(case, f"no answer: {refusal.text}"))
         elif refusal.status not in REFUSAL:
             verb = "answered" if refusal.status < REFUSAL.start else "failed with"
-            sentence = f"{verb} {refusal.status} and not refused: {refusal.text}"
+            sentence = f"{verb} {refusal.status}, not refused: {refusal.text}"
             findings.append(Finding(case, sentence))
         elif str(climb.context) not in refusal.text.replace(",", ""):
             sentence = f"refused without naming the limit of {climb.context}: {refusal.text}"
@@ -166,7 +165,7 @@ def unrefused(climb: LadderResult) -> Judged:
 
 
 def unwell(climb: LadderResult, *, invariant: bool) -> Judged:
-    """Find the rungs after which the server is not as before."""
+    """Find the rungs after which the server differs from before."""
     findings, cases = [], []
     rests = [(_case(rung), rung.rest) for rung in climb.rungs if rung.rest]
     rests += [(Case(f"after {refusal.name}"), refusal.rest) for refusal in climb.refusals]
@@ -196,10 +195,10 @@ def hangs(climb: LadderResult) -> Judged:
 
 
 def growth(climb: LadderResult) -> int | None:
-    """Return the bytes by which the server grew from one crowd to the next one like it.
+    """Return the bytes by which the server grew from one crowd to the next equal one.
 
-    Before that it may still be touching for the first time what it has reserved. None where two
-    such crowds were not seen.
+    Earlier growth may be reserved memory that the server uses for the first time. None without two
+    such crowds.
     """
     sizes = [
         rung.rest.memory_bytes for rung in climb.rungs[-2:] if rung.rest and rung.rest.memory_bytes

@@ -33,49 +33,49 @@ if TYPE_CHECKING:
 COMPLETIONS = "/v1/completions"
 LOOK_S = 0.1
 REST_S = 15.0
-"""How long a server may take to be empty again."""
+"""How long a server may take until no request is in flight."""
 IMPATIENT_S = 1.0
-"""The same for one that never was, once."""
+"""The same limit after a server once exceeded it."""
 ERROR_CHARACTERS = 300
 REFUSAL_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """What is asked: the rungs, and the requests that must be refused, by prompt and output."""
+    """The requests: the rungs, and those that must be refused, by prompt and output length."""
 
     text: Sequence[int]
-    """Token ids to cut prompts from; at least as many as the longest has."""
+    """Token ids to cut prompts from; at least as many as the longest prompt has."""
     rungs: Sequence[Rung]
     too_long: Sequence[tuple[str, int, int]]
 
 
 @dataclass
 class LadderTarget:
-    """A server, and what is needed to look after it."""
+    """A server, and the means to watch it."""
 
     endpoint: Endpoint
     metrics: Metrics | None
     canary: Callable[[], Completion]
-    """Asks a short question."""
+    """Sends a short question."""
     stall_s: float
-    """How long nothing may move while requests are in flight."""
+    """How long the server may make no progress while requests are in flight."""
     processes: Callable[[], Sequence[int]] = list
-    """The ids of the server's processes; none where they are not this run's."""
+    """The ids of the server's processes; empty if this run did not start them."""
     folder: Path | None = None
-    """Where the stacks of a hanging server are written."""
+    """The folder for the stacks of a hanging server."""
     _salts: dict[int, str] = field(default_factory=dict)
     _patience_s: float = REST_S
 
     def climb(
         self, ladder: Ladder, context: int, step: Callable[[int, int], None] = lambda *_: None
     ) -> LadderResult:
-        """Ask every rung and then what is too long, until the server does not come back.
+        """Send every rung and then the too long requests, until the server does not recover.
 
-        `step` is called with the rungs that are done and all of them.
+        `step` is called with the number of finished rungs and the total.
         """
         total = len(ladder.rungs) + len(ladder.too_long)
-        self.canary()  # the next one finds a warm prefix, as all that follow do
+        self.canary()  # so that the next canary has a warm prefix, like all later ones
         healthy = self.canary()
         rungs: list[RungResult] = []
         for rung in ladder.rungs:
@@ -118,7 +118,7 @@ class LadderTarget:
                 break
             time.sleep(LOOK_S)
         else:
-            watchdog.silent_s()  # what a fast rung did after the last look
+            watchdog.silent_s()  # reads what a fast rung did since the last reading
         for client in clients:
             client.close()
         error = f"no answer: the server hung for {hang.silent_s:.0f} s" if hang else "no answer"
@@ -169,7 +169,7 @@ class LadderTarget:
         return Refusal(name, prompt, output, status, text, completed, self._rest())
 
     def _rest(self) -> RestState:
-        """Wait until nothing is in flight, then ask the canary."""
+        """Wait until no request is in flight, then send the canary."""
         deadline = time.monotonic() + self._patience_s
         in_flight: int | None = None
         kv_usage: float | None = None
@@ -217,6 +217,6 @@ def _reply(answer: dict[str, Any], seconds: float) -> PromptReply:
 
 
 def _lead(candidates: Mapping[str, float] | None) -> float:
-    """Return by how much the best candidate led the second, in nats; 0 if it is unknown."""
+    """Return the lead of the best candidate over the second, in nats; 0 if it is unknown."""
     best, second, *_ = [*sorted((candidates or {}).values(), reverse=True), 0.0, 0.0]
     return best - second if len(candidates or {}) > 1 else 0.0

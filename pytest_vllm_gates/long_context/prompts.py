@@ -49,13 +49,13 @@ def token_ids(endpoint: Endpoint, plan: LongContext, count: int) -> tuple[int, .
 
 
 def last_reference_scores(reference: ReferenceScores, positions: int) -> ReferenceScores:
-    """Return a reference of the last positions of its prompts alone."""
+    """Return a reference with only the last positions of its prompts."""
     cases = {name: last_scores(scores, positions) for name, scores in reference.cases.items()}
     return replace(reference, cases=cases)
 
 
 def last_scores(scores: Scores, positions: int) -> Scores:
-    """Return the scores of a prompt's last positions alone."""
+    """Return only the scores of a prompt's last positions."""
     return replace(
         scores,
         prompt=scores.prompt[-positions - 1 :],
@@ -65,7 +65,7 @@ def last_scores(scores: Scores, positions: int) -> Scores:
 
 @dataclass(frozen=True)
 class NeedleAnswer:
-    """The answer to the question for a needle."""
+    """The answer to the question about a needle."""
 
     number: str
     shown: str
@@ -73,7 +73,7 @@ class NeedleAnswer:
 
 
 class Haystack:
-    """Hides a sentence in the text and asks for it."""
+    """Hides a sentence in the text and sends the question about it."""
 
     def __init__(self, endpoint: Endpoint, family: Family, plan: LongContext) -> None:
         self._endpoint = endpoint
@@ -85,7 +85,7 @@ class Haystack:
         self._tokens_each = len(http.token_ids(endpoint, first)) / PARAGRAPHS
 
     def ask(self, tokens: int, depth: float) -> NeedleAnswer:
-        """Hide a number at a depth (0 to 1) of a prompt of about so many tokens; ask for it."""
+        """Hide a number at a depth (0 to 1) of a prompt of about `tokens` tokens; request it."""
         needle = self._plan.needle
         number = str(secrets.randbelow(900_000) + 100_000)
         room = tokens - needle.answer_tokens - SPARE

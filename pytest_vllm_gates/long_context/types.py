@@ -38,16 +38,16 @@ class Rung:
 
 @dataclass(frozen=True)
 class PromptReply:
-    """One answer to a prompt of token ids, or why there is none."""
+    """One answer to a prompt of token ids, or the reason why it is missing."""
 
     error: str = ""
     finish_reason: str | None = None
     prompt_tokens: int | None = None
-    """As the server counts them."""
+    """The server's count."""
     output: tuple[int, ...] = ()
     output_logprobs: tuple[float, ...] = ()
     leads: tuple[float, ...] = ()
-    """By how much each token led the second best, in nats."""
+    """The lead of each token over the second best, in nats."""
     seconds: float = 0.0
 
 
@@ -58,7 +58,7 @@ class RungResult:
     rung: Rung
     replies: tuple[PromptReply, ...]
     rest: RestState | None
-    """None after a rung from which the server did not come back."""
+    """None after a rung from which the server did not recover."""
     waited: int = 0
     """The most requests seen waiting."""
     preempted: int = 0
@@ -97,13 +97,13 @@ class Refusal:
     status: int | None
     text: str
     completion_tokens: int | None
-    """Tokens that were generated all the same, as the server counts them."""
+    """Tokens that were generated nevertheless, by the server's count."""
     rest: RestState
 
 
 @dataclass(frozen=True)
 class LadderResult:
-    """The whole ladder, as far as the server went along."""
+    """The whole ladder, as far as the server could be tested."""
 
     context: int
     """Tokens of context that the server reports."""
@@ -123,14 +123,14 @@ class Needle(toml.Record):
     says: str
     asks: str
     depths: tuple[float, ...] = Field(min_length=1)
-    """Where it is hidden, 0 at the beginning of the text and 1 at its end."""
+    """The depths at which it is hidden: 0 is the beginning of the text, 1 its end."""
     short_tokens: int
     """The length of a text in which any able model finds it."""
     answer_tokens: int
 
 
 class LongContext(toml.Record):
-    """The file: the text, and how the ladder uses it."""
+    """The contents of the file: the text, and how the ladder uses it."""
 
     output_tokens: int
     beyond: int

@@ -1,8 +1,8 @@
 """Baselines on disk, in pytest-benchmark's own format: whole or absent, one file a boot.
 
-`golden/baselines/<machine>/0001_<family>-<checkpoint>-<lane>.json`, as `pytest-benchmark` numbers
-them, so that `pytest-benchmark compare --storage golden/baselines` reads them. A block is a round;
-`extra_info` has every block completely, so that any verdict can be computed again.
+The files are `golden/baselines/<machine>/0001_<family>-<checkpoint>-<lane>.json`, numbered as in
+`pytest-benchmark`, so `pytest-benchmark compare --storage golden/baselines` reads them. A block is
+a round; `extra_info` has every block in full, so every verdict can be computed again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CALIBRATION = "calibration"
 
 @dataclasses.dataclass(frozen=True)
 class Baselines:
-    """The baselines of one family, checkpoint and lane in a folder of them."""
+    """The baselines of one family, checkpoint and lane in a folder of baselines."""
 
     root: Path
     now: Conditions
@@ -54,7 +54,7 @@ class Baselines:
     command: str
     """The command that records one."""
     store: Path | None = None
-    """Another folder of baselines, read where `root` has none of these conditions."""
+    """Another folder of baselines, read if `root` has none for these conditions."""
 
     @property
     def folder(self) -> Path:
@@ -73,10 +73,10 @@ class Baselines:
         return re.sub(r"[^A-Za-z0-9.]+", "-", words)
 
     def recorded(self) -> tuple[list[Recorded], list[str]]:
-        """Return the boots to compare with: those of the newest versions recorded.
+        """Return the boots to compare with: the recorded boots of the newest versions.
 
-        Where there are none, also returns how the newest one recorded differs from now.
-        Raises `UserError` for a file that is not whole or of a later format.
+        If there are none, also returns how the newest recorded boot differs from now.
+        Raises `UserError` for a file that is not whole or has a later format.
         """
         others: list[Recorded] = []
         for root in self._roots:
@@ -126,7 +126,7 @@ class Baselines:
         return path
 
     def calibration(self) -> Calibration | None:
-        """Return the calibration of an A/A run under these conditions; None where there is none."""
+        """Return the calibration of an A/A run under these conditions, or None."""
         name = self._calibration_file().name
         folders = [root / machine_name(self.now) for root in self._roots]
         path = next((each / name for each in folders if (each / name).exists()), None)
@@ -144,7 +144,7 @@ class Baselines:
         return None if any(calibration.conditions.differences(self.now)) else calibration
 
     def calibrate(self, pair_sd: Scatter, pairs: Sequence[Pair]) -> Path:
-        """Write the calibration of an A/A run, with every block of it."""
+        """Write the calibration of an A/A run, with all its blocks."""
         payload = {
             "format": FORMAT,
             "conditions": dataclasses.asdict(self.now),
@@ -191,7 +191,7 @@ class Baselines:
         except (KeyError, ValueError) as error:
             raise UserError(_corrupt(path, _reason(error), self.command)) from error
         if not blocks or any(block.took_s <= 0 for block in blocks):
-            why = "it has no blocks, or some that took no time"
+            why = "it has no blocks, or blocks that took no time"
             raise UserError(_corrupt(path, why, self.command))
         for block in blocks:
             if name := _negative(block):
@@ -211,7 +211,7 @@ def _reason(error: Exception) -> str:
 
 
 def _negative(block: Block) -> str:
-    """Return the name of a figure that is below zero, '' where none is."""
+    """Return the name of a figure below zero; '' if there is none."""
     figures = dataclasses.asdict(block)
     return next((name for name in COUNTED if (figures[name] or 0) < 0), "")
 
@@ -224,14 +224,14 @@ def _json(path: Path, command: str) -> dict[str, Any]:
 
 
 def _payload(path: Path, payload: object, command: str) -> dict[str, Any]:
-    """Return this package's part of a file, if this version reads its format."""
+    """Return this package's part of a file, if this release reads its format."""
     if not isinstance(payload, dict) or "format" not in payload:
-        raise UserError(_corrupt(path, f"nothing of {OURS!r} is in it", command))
+        raise UserError(_corrupt(path, f"it has no {OURS!r} data", command))
     if type(payload["format"]) is not int or payload["format"] != FORMAT:
         raise UserError(
-            f"{path} is of format {excerpt(payload['format'])}, and this version reads {FORMAT}: "
-            "a later pytest-vllm-gates wrote it; install that one, or record the baseline again in "
-            f"a folder of its own: {command}"
+            f"{path} has format {excerpt(payload['format'])}, but this release reads {FORMAT}: "
+            "a later pytest-vllm-gates wrote it; install that release, or record the baseline "
+            f"again in another folder: {command}"
         )
     return payload
 

@@ -36,7 +36,7 @@ SETTLE_S = 2.0
 LOOK_S = 0.02
 NAMES = ("output_tokens_per_s", "ttft_s", "itl_s")
 MOST = 200
-"""Blocks a side; of more, as many evenly taken."""
+"""The most blocks a side; of more, every n-th block is used."""
 Sides = dict[str, dict[str, list[float]]]
 
 
@@ -48,25 +48,25 @@ class MeasuredServer:
     metrics: Metrics | None
     processes: Callable[[], Sequence[int]] = list
     stoppable: Callable[[], Sequence[int]] = list
-    """Those of its processes that may be paused while another server is measured."""
+    """Its processes that may be paused while another server is measured."""
     watched: Callable[[], AbstractContextManager[Mapping[str, float] | None]] = nullcontext
-    """Samples its GPUs while a block lasts, where it has some."""
+    """Samples its GPUs, if it has any, during a block."""
 
 
 @dataclass
 class BlockDriver:
-    """Makes and drives the blocks of a plan; the same for the same seed, on whichever server."""
+    """Makes and drives the blocks of a plan; equal seeds give equal blocks on every server."""
 
     plan: ThroughputPlan
     text: Sequence[int]
     """Token ids to make prompts of."""
     stall_s: float
     speed: Callable[[], float] | None = None
-    """How fast the machine is, where the server's work is its processor's."""
+    """Measures the machine's speed, if the server runs on its processor."""
     _began: float = field(default_factory=time.monotonic)
 
     def blocks(self, server: MeasuredServer, seed: str, count: int) -> Iterator[Block]:
-        """Drive so many blocks on one server."""
+        """Drive `count` blocks on one server."""
         before = self.speed() if self.speed else None
         for number in range(count):
             block = self.block(server, f"{seed}-{number}")
@@ -77,11 +77,11 @@ class BlockDriver:
     def groups(
         self, ours: MeasuredServer, theirs: MeasuredServer, seed: str, count: int
     ) -> Iterator[BlockGroup]:
-        """Drive so many groups of blocks in turns on two servers.
+        """Drive `count` groups of blocks in turns on two servers.
 
-        Which begins is drawn by lot, either as often. The first two blocks of a group are of the
-        same requests, and so are the last two: no server gets the same request twice. The server
-        that is not measured is paused.
+        The server that begins is random; each begins equally often. The first two blocks of a
+        group have the same requests, and so do the last two: no server gets the same request twice.
+        The server that is not measured is paused.
         """
         begins = [number % 2 == 0 for number in range(count)]
         random.Random(seed).shuffle(begins)  # noqa: S311 - it hides nothing
@@ -141,7 +141,7 @@ class BlockDriver:
         )
 
     def _maker(self, endpoint: Endpoint, name: str) -> Maker:
-        """Return a maker whose prompts have nothing in common with those of any other block."""
+        """Return a maker whose prompts share nothing with the prompts of other blocks."""
         plan, text = self.plan, list(self.text)
         random.Random(name).shuffle(text)  # noqa: S311 - it hides nothing
         load = plans.planned_traffic(
@@ -171,7 +171,7 @@ def _faults(
         yield "requests failed: " + next(answer.error for answer in answers if answer.error)
     requests = [answer for answer in answers if not answer.error and answer.counted_by != CHUNKS]
     if any(request.output_tokens != plan.output_tokens for request in requests):
-        yield "answers have other counts of tokens than were asked for"
+        yield "answers differ in their number of tokens from the request"
     generated = sum(answer.output_tokens for answer in answers)
     if (
         before
@@ -179,13 +179,13 @@ def _faults(
         and len(requests) == len(answers)
         and after.generated - before.generated != generated
     ):
-        yield "the server's count of tokens is another than what came"
+        yield "the server's count of tokens differs from the received tokens"
     if any(not answer.tokens for answer in answers if not answer.error):
         yield "no tokens came"
 
 
 def _itl_s(answers: Sequence[AnsweredRequest]) -> float:
-    """Return the mean time between tokens, over all that have one before."""
+    """Return the mean time between tokens, over all tokens after the first."""
     spans = [answer.tokens[-1][0] - answer.tokens[0][0] for answer in answers]
     counts = [answer.output_tokens - answer.tokens[0][1] for answer in answers]
     return sum(spans) / sum(counts) if sum(counts) else 0.0
@@ -212,12 +212,12 @@ def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Lo
 
 
 def side_by_side(ours: Iterable[Block], theirs: Iterable[Block]) -> Sides:
-    """Return each side's figures by name, one a block, in the order they were measured."""
+    """Return each side's figures by name, one for each block, in the order of measurement."""
     return {"ours": _measured([*ours]), "theirs": _measured([*theirs])}
 
 
 def of_pairs(pairs: Iterable[Pair]) -> Sides:
-    """Return the same of pairs of boots."""
+    """Return the same figures for pairs of boots."""
     groups = [group for pair in pairs for group in pair.groups]
     return side_by_side(
         (block for group in groups for block in group.ours),

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import Pair, ThroughputPlan
 
 FLOOR = 1e-6
-"""The least that figures are taken to differ by."""
+"""The least scatter that figures are assumed to have."""
 
 
 def scatter_of(pairs: Sequence[Pair], plan: ThroughputPlan) -> Scatter | None:
-    """Return how much pairs of one and the same lane differ.
+    """Return how much pairs of the same lane differ.
 
-    Their mean is known, for they are the same: 0. None where no pair has enough fit blocks.
+    Their mean is known to be 0, because the boots are equal. None if no pair has enough fit blocks.
     """
     known = [slowdowns for pair in pairs if (slowdowns := pair_slowdowns(pair, plan)[0])]
     if not known:
@@ -31,7 +31,7 @@ def scatter_of(pairs: Sequence[Pair], plan: ThroughputPlan) -> Scatter | None:
     squares = {
         name: statistics.fmean(slowdowns[name] ** 2 for slowdowns in known) for name in SLOWDOWNS
     }
-    # Figures that never differ, because nothing was timed, would make any difference a sure one.
+    # Figures that never differ, because nothing was timed, would make any difference significant.
     return Scatter(**{name: max(math.sqrt(value), FLOOR) for name, value in squares.items()})
 
 
@@ -45,14 +45,15 @@ def summary(scatter: Scatter, pairs: Sequence[Pair], plan: ThroughputPlan) -> st
     )
     return (
         f"A/A over {len(pairs)} pairs of boots: they differ by {sd:.1%} (sd); the smallest loss "
-        f"that is found in {1 - plan.odds.beta:.0%} of gates: {effects}"
+        f"that {1 - plan.odds.beta:.0%} of gates find: {effects}"
     )
 
 
 def smallest_effects(sd: float, degrees: int, plan: ThroughputPlan) -> dict[int, float]:
-    """Return the smallest loss that so many pairs of boots find in all but `beta` of gates.
+    """Return the smallest loss that pairs of boots find in all but `beta` of gates.
 
-    `sd`: how much pairs of boots of one and the same lane differ. Shares, by the number of pairs.
+    `sd`: how much pairs of boots of the same lane differ. The losses are shares, by the number of
+    pairs.
     """
     least, most = plan.against.pairs
     effects = {}

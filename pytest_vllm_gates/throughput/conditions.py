@@ -1,4 +1,4 @@
-"""The conditions of a measurement: nothing is compared across machines or flags."""
+"""The conditions of a measurement: figures of other machines or flags are never compared."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Conditions:
     flags: Mapping[str, Any]
     """How the model is served: flags and environment."""
     work: Mapping[str, Any]
-    """What a block consists of."""
+    """The contents of a block."""
 
     def differences(self, now: Conditions) -> Iterator[str]:
-        """Yield what differs now, in words."""
+        """Yield the conditions that differ now, in words."""
         for field in fields(self):
             recorded, current = getattr(self, field.name), getattr(now, field.name)
             if not isinstance(recorded, dict):
@@ -56,13 +56,13 @@ class Recorded:
     path: Path
     conditions: Conditions
     versions: Mapping[str, str]
-    """Versions of the served packages, which a baseline is there to compare."""
+    """Versions of the served packages: a baseline exists to compare them."""
     blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How much pairs of boots of one and the same lane differ, from an A/A run."""
+    """How much pairs of boots of the same lane differ, from an A/A run."""
 
     conditions: Conditions
     pair_sd: Scatter
@@ -99,12 +99,12 @@ def conditions(
 
 
 def compares(ours: Lane, theirs: Lane) -> bool:
-    """Return whether two lanes can be measured in turns: both boot here, or both run already."""
+    """Return whether two lanes can be measured in turns: both boot here, or both already run."""
     return (ours.base_url is None) == (theirs.base_url is None)
 
 
 def machine_name(conditions: Conditions) -> str:
-    """Return the name of the folder for figures of such a machine."""
+    """Return the name of the folder for a machine's figures."""
     hardware = conditions.machine
     words = (
         [hardware["server"]]
@@ -117,7 +117,7 @@ def machine_name(conditions: Conditions) -> str:
 
 
 def _hardware(machine: Machine, lane: Lane) -> dict[str, Any]:
-    """Return the hardware that must be equal; of a remote server only its address."""
+    """Return the hardware that must be equal; for a remote server only its address."""
     if lane.base_url:
         return {"server": urlsplit(lane.base_url).netloc}
     gpus = Counter(machine.gpus)

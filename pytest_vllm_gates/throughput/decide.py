@@ -1,9 +1,9 @@
 """Decides whether a server is slower: REGRESSION, NO REGRESSION or INCONCLUSIVE.
 
 Figures are slowdowns: the logarithm of how many times longer the same work takes. 0 is equally
-fast, the margin is what may be lost. NO REGRESSION: surely slower by less than the margin
+fast, the margin is the acceptable loss. NO REGRESSION: surely slower by less than the margin
 (non-inferiority). REGRESSION: surely slower, and not surely by less than the margin. A result
-between the two is measured further, or INCONCLUSIVE where that is not allowed.
+between the two is measured further, or INCONCLUSIVE if that is not allowed.
 """
 
 from __future__ import annotations
@@ -44,48 +44,48 @@ if TYPE_CHECKING:
     )
 
 FLOOR_S = 1e-6
-"""The clock's resolution; answers that come in one piece have no time between tokens."""
+"""The clock's resolution; an answer that comes in one piece has no time between tokens."""
 SLOWDOWNS: dict[str, Callable[[Block], float]] = {
     PRIMARY: lambda block: -math.log(block.output_tokens_per_s),
     "ttft_s": lambda block: math.log(max(block.ttft_s, FLOOR_S)),
     "itl_s": lambda block: math.log(max(block.itl_s, FLOOR_S)),
 }
 TRIMMED = 0.1
-"""The share of blocks left out of a mean at either end: moments of the machine's own."""
+"""The share of blocks left out of a mean at each end: disturbances of the machine."""
 FIT_SHARE = 0.5
-"""So many of a boot's blocks have to be fit for it to count."""
+"""The least share of a boot's blocks that must be fit for the boot to count."""
 
 
 def unfit(block: Block, limits: Unfit) -> str:
-    """Return why a block does not measure the server; '' where it does."""
+    """Return why a block does not measure the server; '' if it does."""
     if block.faults:
         return block.faults[0]
     if block.steal > limits.steal:
-        return "the machine's host gave its time to others"
+        return "the machine's host gave its processor time to other machines"
     if block.late_s > limits.client_late * block.took_s:
         return "the client sent its requests late"
     return ""
 
 
 def unfit_alone(block: Block, limits: Unfit) -> str:
-    """Return why a block cannot be compared with one of another day; '' where it can."""
+    """Return why a block cannot be compared with a block of another day; '' if it can."""
     if why := unfit(block, limits):
         return why
     if (block.others or 0.0) > limits.others:
-        return "other processes took the processors' time"
+        return "other processes used the processors"
     return ""
 
 
 def unfit_group(group: BlockGroup, limits: Unfit) -> str:
-    """Return why four blocks do not show their servers' difference; '' where they do."""
+    """Return why four blocks do not show their servers' difference; '' if they do."""
     for block in (*group.ours, *group.theirs):
         if why := unfit(block, limits):
             return why
     if _share_difference(group, "cached") > limits.cached:
-        return "the servers had unlike shares of the prompts in their caches"
-    # What took from both alike makes no difference between them.
+        return "the servers had different shares of the prompts in their caches"
+    # A load that slows both servers equally does not change their difference.
     if _share_difference(group, "others") > limits.others:
-        return "other processes took more of the processors' time from one server"
+        return "other processes took more processor time from one server"
     return ""
 
 
@@ -94,7 +94,7 @@ def boot_slowdowns(
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return a boot's figures as slowdowns, and the blocks left out by reason.
 
-    `by_speed`: relative to how fast the machine itself was. Empty where too few blocks are fit.
+    `by_speed`: relative to the speed of the machine itself. Empty if too few blocks are fit.
     """
     reasons = [unfit_alone(block, plan.unfit) for block in blocks]
     fit = [block for block, why in zip(blocks, reasons, strict=True) if not why]
@@ -109,9 +109,9 @@ def boot_slowdowns(
 
 
 def fastest(rounds: Sequence[Decision]) -> Decision:
-    """Return the decision on the fastest round of a boot; the last where none was compared.
+    """Return the decision on the fastest round of a boot; the last one if none was compared.
 
-    What else goes on in a machine only slows a server: its fastest round shows it best.
+    Other load on a machine only slows a server down: its fastest round is the most accurate.
     """
     compared = [decision for decision in rounds if PRIMARY in decision.means]
     return min(compared, key=lambda decision: decision.means[PRIMARY].value, default=rounds[-1])
@@ -137,14 +137,14 @@ def against_baseline(
         name: difference(value, [slowdowns[name] for slowdowns in known], priors[name])
         for name, value in figures.items()
     }
-    # Each round may pass the server: they share what may pass wrongly.
+    # Each round may pass the server, so the rounds share the error of a wrong pass.
     errors = (plan.odds.alpha, plan.odds.beta / plan.baseline.rounds)
     may_cost = plan.baseline.alarm_above
     return conclude(means, plan.baseline.margin, errors, void, note, alarm_above=may_cost)
 
 
 def pair_slowdowns(pair: Pair, plan: ThroughputPlan) -> tuple[dict[str, float], dict[str, int]]:
-    """Return by how much our boot of a pair is slower, and the groups left out by reason."""
+    """Return the slowdown of our boot of a pair, and the groups left out by reason."""
     reasons = [unfit_group(group, plan.unfit) for group in pair.groups]
     fit = [group for group, why in zip(pair.groups, reasons, strict=True) if not why]
     void = Counter(filter(None, reasons))
@@ -164,7 +164,7 @@ def pair_slowdowns(pair: Pair, plan: ThroughputPlan) -> tuple[dict[str, float], 
 
 
 def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
-    """Decide by the pairs so far; after INCONCLUSIVE another may be measured."""
+    """Decide by the pairs so far; after INCONCLUSIVE another pair may be measured."""
     void: Counter[str] = Counter()
     known = []
     for pair in pairs:
@@ -174,7 +174,7 @@ def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
             known.append(figures)
     least, most = plan.against.pairs
     if len(known) < least:
-        why = f"{len(known)} pairs of boots with enough fit blocks, {least} are needed"
+        why = f"{len(known)} pairs of boots have enough fit blocks, {least} are needed"
         if len(known) < len(pairs):
             made = sum(len(pair.groups) for pair in pairs)
             why += f": {too_few(void, made, 'groups of four blocks')}"
@@ -191,7 +191,7 @@ def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
 
 
 def trimmed(values: Sequence[float]) -> float:
-    """Return the mean without the tenth of the values at either end."""
+    """Return the mean without a tenth of the values at each end."""
     cut = int(TRIMMED * len(values))
     ordered = sorted(values)
     return statistics.fmean(ordered[cut : len(ordered) - cut])
@@ -210,9 +210,9 @@ def conclude(
     *,
     alarm_above: float = 0.0,
 ) -> Decision:
-    """Judge the primary figure, and of the others which are surely worse (Holm).
+    """Judge the primary figure, and which secondary figures are surely worse (Holm).
 
-    `alarm_above`: the share that may be lost without the server's doing.
+    `alarm_above`: the share that may be lost for reasons outside the server.
     """
     alpha, beta = errors
     may_lose, unblamed = -math.log1p(-margin), -math.log1p(-alarm_above)
@@ -231,7 +231,7 @@ def conclude(
         answer = Conclusion.REGRESSION
     else:
         answer = Conclusion.INCONCLUSIVE
-    # Bonferroni's bound for the secondary figures, of which Holm lets fall the first first.
+    # Bonferroni's bound for the secondary figures; Holm rejects the smallest first.
     alarm = min(primary.odds(unblamed), len(odds) * min(odds.values(), default=1.0)) / alpha
     return Decision(answer, why, means, (alpha, beta), dict(void), float(f"{alarm:.4g}"))
 
@@ -242,7 +242,7 @@ def _slowdown(name: str, block: Block, by_speed: bool) -> float:
 
 
 def _share_difference(group: BlockGroup, share: str) -> float:
-    """Return by how much a share of the servers' blocks differs; 0 where it is not known of all."""
+    """Return the difference in a share between the servers' blocks; 0 if any block lacks it."""
     ours, theirs = (
         [getattr(block, share) for block in blocks] for blocks in (group.ours, group.theirs)
     )

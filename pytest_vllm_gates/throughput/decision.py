@@ -1,4 +1,4 @@
-"""What a throughput gate concludes, and the sentences that say it."""
+"""The conclusion of a throughput gate, and the sentences that report it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Decision:
 
     answer: Conclusion
     why: str
-    """Why there is no decision; the secondary figures that are surely worse; the host's pace."""
+    """Why it is undecided; the secondary figures that are surely worse; the host's speed."""
     means: dict[str, Mean] = field(default_factory=dict)
     """Slowdowns by the figure's name."""
     errors: tuple[float, float] = (0.0, 0.0)
-    """The odds of the conclusion: of a false alarm, of a false pass."""
+    """The error rates of the conclusion: of a false alarm, of a false pass."""
     void: dict[str, int] = field(default_factory=dict)
     """Blocks left out, or groups of four, by reason."""
     alarm: float | None = None
-    """The odds that chance alone makes figures so bad, as a share of those that this look may
-    spend on a false alarm: an alarm is at most 1. A fleet of many gates asks for less."""
+    """The probability of figures this bad by chance, as a share of this look's error for a false
+    alarm: an alarm is at most 1. A fleet of many gates requires less."""
 
     def sentence(self, odds: Odds) -> str:
         """Return the conclusion on the primary figure, with its interval and the odds."""
@@ -48,12 +48,12 @@ class Decision:
         more = f"; {self.why}" if self.why else ""
         return (
             f"{self.answer}: {changed(PRIMARY, mean.value)} {PRIMARY} (surely between "
-            f"{changed(PRIMARY, high)} and {changed(PRIMARY, low)}; of all gates at most "
-            f"{odds.alpha:.1%} are wrong alarms and {odds.beta:.1%} wrong passes){more}"
+            f"{changed(PRIMARY, high)} and {changed(PRIMARY, low)}; at most {odds.alpha:.1%} of "
+            f"all gates are wrong alarms and {odds.beta:.1%} wrong passes){more}"
         )
 
     def brief(self) -> str:
-        """Return how it stands, for a line of progress."""
+        """Return the current state, for a line of progress."""
         if PRIMARY not in self.means:
             return "too few blocks yet"
         mean = self.means[PRIMARY]
@@ -65,7 +65,7 @@ class Decision:
         )
 
     def as_evidence(self) -> dict[str, Any]:
-        """Return it as JSON; what changed as shares of what it was."""
+        """Return it as JSON; changes are shares of the old figures."""
         return {
             "answer": str(self.answer),
             "why": self.why,
@@ -86,12 +86,12 @@ class Decision:
 
 
 def changed(name: str, slowdown: float) -> str:
-    """Return a slowdown as the change of the figure people speak of: -4.9 % tokens per second."""
+    """Return a slowdown as the change of the usual figure: -4.9 % tokens per second."""
     return f"{_share(name, slowdown):+.1%}"
 
 
 def too_few(void: dict[str, int], of: int, unit: str = "blocks") -> str:
-    """Return how many were left out of so many, and the reason of most."""
+    """Return how many of `of` units were left out, and the most frequent reason."""
     mostly = max(void, key=void.__getitem__, default="too few were made")
     return f"{sum(void.values())} of {of} {unit} are left out, mostly: {mostly}"
 

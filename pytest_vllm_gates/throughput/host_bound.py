@@ -1,8 +1,7 @@
 """Widens the scatter of boots whose GPUs wait for the machine's processor.
 
 A GPU that is busy for a small part of the time waits for the processor that feeds it. Its figures
-then vary with the processor's speed from one minute to the next, by more than figures measured on
-busy GPUs show.
+then vary with the processor's speed from minute to minute, more than figures of busy GPUs.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ BOOTS_OF_A_PAIR = 2
 
 
 def busy(blocks: Iterable[Block]) -> float | None:
-    """Return the share of the time that the GPUs were busy; None where none was sampled."""
+    """Return the share of the time that the GPUs were busy; None if none was sampled."""
     shares = [block.context[UTILIZATION] for block in blocks if UTILIZATION in block.context]
     return statistics.fmean(shares) if shares else None
 
 
 def of_boots(boots: Sequence[Iterable[Block]], plan: ThroughputPlan) -> tuple[Scatter, str]:
-    """Return the scatter of these boots, and why it is wider than planned; '' where it is not."""
+    """Return the scatter of these boots, and why it is wider than planned; '' if it is not."""
     known = plan.baseline.boot_sd
     if (waiting := _waited(boots, plan)) is None:
         return known, ""
@@ -38,7 +37,7 @@ def of_boots(boots: Sequence[Iterable[Block]], plan: ThroughputPlan) -> tuple[Sc
 
 
 def of_pairs(pairs: Sequence[Pair], plan: ThroughputPlan) -> tuple[Scatter, str]:
-    """Return the scatter of these pairs, and why it is wider than planned; '' where it is not.
+    """Return the scatter of these pairs, and why it is wider than planned; '' if it is not.
 
     Side by side, the processor slows both servers alike; one after the other, each has its own
     slowdown.
@@ -56,7 +55,7 @@ def of_pairs(pairs: Sequence[Pair], plan: ThroughputPlan) -> tuple[Scatter, str]
 
 
 def _waited(boots: Sequence[Iterable[Block]], plan: ThroughputPlan) -> tuple[float, Scatter] | None:
-    """Return the smallest share that a boot's GPUs were busy, where that is too little."""
+    """Return the smallest busy share of a boot's GPUs, and its scatter; None if it is enough."""
     if plan.host_bound is None:
         return None
     least = min((share for boot in boots if (share := busy(boot)) is not None), default=None)
@@ -73,6 +72,6 @@ def _wider(known: Scatter, bound: Scatter, times: float) -> Scatter:
 
 def _why(share: float) -> str:
     return (
-        f"its GPU was busy {share:.0%} of the time and waited for the machine's processor, "
-        "of which this is the pace"
+        f"its GPU was busy {share:.0%} of the time and waited for the machine's processor, so "
+        "this measures the processor's speed"
     )

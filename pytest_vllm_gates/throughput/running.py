@@ -1,16 +1,16 @@
 """Decides whether one running server is slower than another, from blocks in turns without boots.
 
 Each server is one boot. The blocks show how much these two differ, and how surely: by batch means
-(A. M. Law, Simulation Modeling and Analysis, 5th ed., 9.5.3), so that blocks that follow one
-another need not be independent. They do not show how much boots of one bundle differ. That is
-known from before alone (`pair_sd`), and counts where a server is called slower:
+(A. M. Law, Simulation Modeling and Analysis, 5th ed., 9.5.3), so successive blocks need not be
+independent. The blocks do not show how much boots of one bundle differ. That is only known from
+earlier runs (`pair_sd`), and counts when a server is judged slower:
 
-No group is left out as a warm-up. The servers run and are warm, and which groups to leave out is
-chosen by their scatter, which then looks too small: 7 % of comparisons passed a loss of the margin
-with it and 3 % without (`benchmarks/error_rates_running.py`).
+- NO REGRESSION concerns these two servers: surely slower by less than the margin.
+- REGRESSION requires a loss that is surely larger than the difference of boots of one bundle.
 
-- NO REGRESSION is said of these two servers: surely slower by less than the margin.
-- REGRESSION is said only of a loss that is surely more than boots of one bundle differ by.
+No group is left out as a warm-up: the servers already run and are warm. Groups to leave out would
+be chosen by their scatter, which then looks too small: 7 % of comparisons passed a loss of the
+margin with it and 3 % without (`benchmarks/error_rates_running.py`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 BATCHES = 10
 FEWEST_BATCHES = 4
 FLOOR = 1e-6
-"""The least standard error: figures that never differ would make any difference a sure one."""
+"""The least standard error: figures that never differ would make any difference significant."""
 LIKELY_ERRORS = 2
-"""By how many standard errors more blocks may still move a mean."""
+"""The number of standard errors by which more blocks may still move a mean."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunningDecision:
-    """What the blocks of two running servers came to."""
+    """The decision on the blocks of two running servers."""
 
     decision: Decision
     settled: bool
@@ -49,7 +49,7 @@ class RunningDecision:
 
 
 def against_server(rounds: Sequence[Pair], plan: ThroughputPlan) -> RunningDecision:
-    """Decide by the rounds so far; each has `[running] groups`, and no boot."""
+    """Decide by the rounds so far; each has `[running] groups`, without a boot."""
     groups = [group for each in rounds for group in each.groups]
     reasons = [unfit_group(group, plan.unfit) for group in groups]
     fit = [group for group, why in zip(groups, reasons, strict=True) if not why]
@@ -78,13 +78,13 @@ def against_server(rounds: Sequence[Pair], plan: ThroughputPlan) -> RunningDecis
         return RunningDecision(passed, settled=True)
     why = _about(plan)
     if measured[PRIMARY].above(alpha) > 0:
-        why = f"this server is slower, by no more than two boots of one bundle may differ; {why}"
+        why = f"this server is slower, but not by more than two boots of one bundle differ; {why}"
     unknown = Decision(Conclusion.INCONCLUSIVE, why, measured, (alpha, beta), dict(void))
     return RunningDecision(unknown, settled=_stays_unknown(measured[PRIMARY], plan))
 
 
 def _stays_unknown(mean: Mean, plan: ThroughputPlan) -> bool:
-    """Return whether the last look would hardly decide: even without an error of the blocks."""
+    """Return whether more rounds would hardly decide, even without an error of the blocks."""
     alpha = spend(plan.odds.alpha, plan.running.rounds, plan.running.rounds[1])
     likely = LIKELY_ERRORS * mean.error
     at_most = Mean(mean.value + likely, plan.against.pair_sd.of(PRIMARY), plan.against.degrees)
@@ -93,9 +93,9 @@ def _stays_unknown(mean: Mean, plan: ThroughputPlan) -> bool:
 
 
 def batch_mean(values: Sequence[float]) -> Mean:
-    """Return the mean of a series whose values follow one another, by batch means.
+    """Return the mean of a series of successive values, by batch means.
 
-    At least `FEWEST_BATCHES` values.
+    It needs at least `FEWEST_BATCHES` values.
     """
     count = min(BATCHES, len(values))
     bounds = [number * len(values) // count for number in range(count + 1)]
@@ -121,9 +121,9 @@ def _widened(name: str, mean: Mean, plan: ThroughputPlan) -> Mean:
 
 
 def _about(plan: ThroughputPlan) -> str:
-    """Return what the blocks of two running servers cannot say."""
+    """Return the limit of a comparison of two running servers, as a sentence."""
     sd = plan.against.pair_sd.of(PRIMARY)
     return (
-        "of these two running servers, each one boot: other boots of the same bundles would "
+        "this compares two running servers, each one boot: other boots of the same bundles would "
         f"differ from this by about {sd:.1%} (sd), which is not measured here"
     )

@@ -1,15 +1,15 @@
 """Statistics of a gate: intervals over few boots, errors spent over looks, and the warm-up.
 
-The boot is the unit of replication: boots of the same bundle differ from one another by more than
-blocks within a boot do, so that a thousand blocks of one boot do not predict the next. The interval
-is therefore Student's, over boots. With few boots their own scatter is hardly known; what is known
-from before about the same machine counts as so many degrees of freedom (a scaled inverse chi-square
-prior; Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6).
+The boot is the unit of replication: boots of the same bundle differ more than blocks within a boot,
+so a thousand blocks of one boot do not predict the next boot. The interval is therefore Student's,
+over boots. With few boots their own scatter is hardly known; earlier knowledge about the same
+machine counts as a number of degrees of freedom (a scaled inverse chi-square prior; Gelman et al.,
+Bayesian Data Analysis, 3rd ed., 2.6).
 
-Looked at after every pair of boots, an interval would be wrong more often than its level. The error
-is spent over the looks by the square of their share (K. Kim and D. L. DeMets, Design and analysis
-of group sequential tests based on the type I error spending rate function, Biometrika 74, 1987),
-and summed (Bonferroni), which is valid however the looks depend on one another.
+An interval that is examined after every pair of boots would be wrong more often than its level. The
+error is spent over the looks by the square of their share (K. Kim and D. L. DeMets, Design and
+analysis of group sequential tests based on the type I error spending rate function, Biometrika 74,
+1987), and summed (Bonferroni), which is valid for any dependence of the looks.
 
 The warm-up of a series ends by the marginal standard error rule (K. P. White, An effective
 truncation heuristic for bias reduction in simulation output, Simulation 69, 1997): leave out as
@@ -33,7 +33,7 @@ FEWEST = 8
 
 @dataclass(frozen=True)
 class Prior:
-    """The scatter of boots known beforehand: a standard deviation, worth so many of them."""
+    """The known scatter of boots: a standard deviation, with its degrees of freedom."""
 
     sd: float
     degrees: int
@@ -41,22 +41,22 @@ class Prior:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean with its standard error and the degrees of freedom of that."""
+    """A mean with its standard error and the error's degrees of freedom."""
 
     value: float
     error: float
     degrees: int
 
     def below(self, share: float) -> float:
-        """Return the bound that lies above the true value in all but this share of cases."""
+        """Return a bound that is above the true value in all but this share of cases."""
         return self.value + self._reach(share)
 
     def above(self, share: float) -> float:
-        """Return the bound that lies below the true value in all but this share of cases."""
+        """Return a bound that is below the true value in all but this share of cases."""
         return self.value - self._reach(share)
 
     def odds(self, true: float = 0.0) -> float:
-        """Return how likely a mean so high is where this is the true one (one-sided p)."""
+        """Return the probability of a mean this high if `true` is the true one (one-sided p)."""
         from scipy import stats  # noqa: PLC0415 - half a second of import
 
         return float(stats.t.sf((self.value - true) / self.error, self.degrees))
@@ -68,7 +68,7 @@ class Mean:
 
 
 def scatter(values: Sequence[float], prior: Prior) -> tuple[float, int]:
-    """Return the standard deviation of one boot, of these and the prior, and what it is worth."""
+    """Return one boot's standard deviation, from values and prior, and its degrees of freedom."""
     own = statistics.variance(values) if len(values) > 1 else 0.0
     more = len(values) - 1
     degrees = prior.degrees + more
@@ -82,13 +82,13 @@ def mean_of(values: Sequence[float], prior: Prior) -> Mean:
 
 
 def difference(value: float, others: Sequence[float], prior: Prior) -> Mean:
-    """Return by how much the figure of one boot is above those of others."""
+    """Return how much the figure of one boot exceeds the figures of others."""
     sd, degrees = scatter(others, prior)
     return Mean(value - statistics.fmean(others), sd * math.sqrt(1 + 1 / len(others)), degrees)
 
 
 def spend(error: float, looks: tuple[int, int], now: int) -> float:
-    """Return what of an error may be spent at the look after `now` units, of at most `looks[1]`.
+    """Return the part of an error to spend at the look after `now` of at most `looks[1]` units.
 
     The first look is after `looks[0]`.
     """
@@ -98,7 +98,7 @@ def spend(error: float, looks: tuple[int, int], now: int) -> float:
 
 
 def holm(odds: dict[str, float], error: float) -> list[str]:
-    """Return which of several hypotheses fall, the least likely first, at this error for all.
+    """Return the rejected hypotheses, the least likely first, at this error for all together.
 
     S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979).
     """
@@ -111,7 +111,7 @@ def holm(odds: dict[str, float], error: float) -> list[str]:
 
 
 def warm_up(values: Sequence[float]) -> int:
-    """Return how many values at the beginning are not of the steady state, at most half of them."""
+    """Return how many values at the beginning are before the steady state, at most half."""
     if len(values) < FEWEST:
         return 0
     errors = []

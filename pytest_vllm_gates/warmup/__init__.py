@@ -1,1 +1,1 @@
-"""How long a server takes from the start of its process to its first right answer, by phase."""
+"""The time from the start of a server's process to its first right answer, by phase."""

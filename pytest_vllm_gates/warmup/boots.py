@@ -1,4 +1,4 @@
-"""Boots a lane's server again and again, with empty caches and with filled ones, and times it."""
+"""Boots a lane's server repeatedly, with empty and with filled caches, and times it."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ ANSWER_TOKENS = 1024
 GRACE_S = 30.0
 
 
-class WarmupFailed(Exception):  # noqa: N818 - a state of the server, told to a person
+class WarmupFailed(Exception):  # noqa: N818 - a state of the server, reported to the user
     """A boot that failed, or whose first answer is wrong; the text has the next step."""
 
 
 @dataclass(frozen=True)
 class WarmupTask:
-    """Whose server is booted, and where."""
+    """The server to boot, and its folders."""
 
     family: Family
     checkpoint: Checkpoint
     lane: Lane
     python: Path | None
     folder: Path
-    """Of the logs and the caches."""
+    """The folder of the logs and the caches."""
     project: Path
     limits: BootLimits
     settings: WarmupSettings
@@ -57,9 +57,9 @@ class WarmupTask:
 
 
 def boots(task: WarmupTask, count: int) -> Iterator[WarmupBoot]:
-    """Boot `count` times with empty caches, then as often with those that the last one filled.
+    """Boot `count` times with empty caches, then `count` times with the last boot's caches.
 
-    Raises `WarmupFailed` for a boot that fails, and for a first answer that is wrong.
+    Raises `WarmupFailed` for a failed boot, and for a wrong first answer.
     """
     filled = task.folder
     for number in range(1, count + 1):
@@ -86,15 +86,15 @@ def _boot(task: WarmupTask, caches: str, number: int, filled: Path) -> WarmupBoo
     try:
         boot = server.boot
         if boot.endpoint is None or boot.times is None:
-            assert boot.failure is not None  # noqa: S101 - one of the two is there
+            assert boot.failure is not None  # noqa: S101 - one of the two is set
             raise WarmupFailed(f"the {caches} boot {number} failed: {boot.failure.explain()}")
         health_s, first_s = boot.times.health_s, boot.times.first_chat_s
         assert health_s is not None and first_s is not None  # noqa: S101 - it was started here
         begun_s = time.monotonic()
         if fault := _wrong(task, boot.endpoint):
             raise WarmupFailed(
-                f"the {caches} boot {number} answers wrongly: {fault}\n"
-                f"see what the gates say: pytest --model {task.family.name} --lane "
+                f"the {caches} boot {number} gave a wrong answer: {fault}\n"
+                f"run the boot gate: pytest --model {task.family.name} --lane "
                 f"{task.lane.name} -m boot"
             )
         total_s = first_s + time.monotonic() - begun_s
@@ -113,19 +113,19 @@ def _boot(task: WarmupTask, caches: str, number: int, filled: Path) -> WarmupBoo
 
 
 def _first_answer(task: WarmupTask, endpoint: Endpoint) -> float:
-    """Ask what the first boot's proof asked once more; return how long that takes."""
+    """Repeat the request that proved the boot; return how long it takes, in seconds."""
     begun_s = time.monotonic()
     try:
         server_ready.first_answer(
             endpoint, task.limits.stall_s, pools=task.family.pooling is not None
         )
     except NotServing as error:
-        raise WarmupFailed(f"the server answered once, and then no more: {error}") from error
+        raise WarmupFailed(f"the server answered once, but not again: {error}") from error
     return time.monotonic() - begun_s
 
 
 def _wrong(task: WarmupTask, endpoint: Endpoint) -> str:
-    """Return what is wrong with the answer to a plain question; '' for a right one."""
+    """Return what is wrong with the answer to a plain question; '' for a right answer."""
     if task.family.pooling is not None:
         return ""  # the proof of the boot was a vector
     question = next(each for each in conversations.load_all(task.project) if each.name == QUESTION)
@@ -144,7 +144,7 @@ def _wrong(task: WarmupTask, endpoint: Endpoint) -> str:
 
 
 def _forget_pages(folder: Path) -> None:
-    """Have the kernel read a checkpoint's files from the disk the next time."""
+    """Drop a checkpoint's files from the page cache: the next boot reads them from disk."""
     if not folder.is_dir():
         return
     for path in folder.rglob("*"):

@@ -1,4 +1,4 @@
-"""Tells the phases of a start apart by lines of the server's log, as it grows."""
+"""Separates the phases of a start by lines of the server's growing log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILE = data.FOLDER / "warmup.toml"
 ENGINE, SERVING, ANSWER = "engine", "serving", "first answer"
 WITHIN_ENGINE = {"compiling": "compiling", "graphs": "graphs"}
-"""Phases of `startup.toml` that lie within this one, for which the log has seconds."""
+"""Phases of `startup.toml` within the engine phase; the log has their seconds."""
 LONGEST_LINE = 2**16
 
 
@@ -31,7 +31,7 @@ class LogMark(toml.Record):
 
 
 class WarmupSettings(toml.Record):
-    """The file."""
+    """The contents of the file."""
 
     marks: tuple[LogMark, ...] = Field(min_length=1)
     caches: dict[str, str] = Field(min_length=1)
@@ -44,9 +44,9 @@ def load(path: Path = FILE) -> WarmupSettings:
 
 
 class LogMarks:
-    """Notes when each mark is seen in a log, in seconds since this was made.
+    """Records when each mark appears in a log, in seconds since the creation of this object.
 
-    Ranks log the same at different times: the last one before a later mark counts.
+    Ranks log the same line at different times: the last one before a later mark counts.
     """
 
     def __init__(self, marks: Sequence[LogMark]) -> None:
@@ -59,11 +59,11 @@ class LogMarks:
         self.at_s: dict[str, float] = {}
 
     def take(self, fresh: str) -> None:
-        """Take what the log has grown by."""
+        """Add new text of the log."""
         self.note(fresh, time.monotonic() - self._begun_s)
 
     def note(self, fresh: str, at_s: float) -> None:
-        """Take what the log had grown by at that time."""
+        """Add text that the log gained at that time."""
         text = self._incomplete + fresh
         self._incomplete = text[text.rfind("\n") + 1 :][-LONGEST_LINE:]
         order = [*self._patterns]
@@ -80,9 +80,9 @@ def phases(
     health_s: float,
     total_s: float,
 ) -> dict[str, float]:
-    """Return how long each phase took, in their order; together they take `total_s`.
+    """Return the seconds of each phase, in order; they add up to `total_s`.
 
-    `at_s` is when each mark was seen, `logged_s` what the log says of its own phases, in seconds.
+    `at_s` is the time of each mark, `logged_s` the log's own times of phases, in seconds.
     """
     found: dict[str, float] = {}
     begun_s = 0.0

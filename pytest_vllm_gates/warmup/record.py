@@ -1,4 +1,4 @@
-"""The times of boots as a file, to compare later ones with."""
+"""Stores the times of boots in a file, for later comparisons."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FORMAT = "pytest-vllm-gates/warmup"
 VERSION = 1
 FOLDER = "warmup"
 TIMES = TypeAdapter(WarmupTimes)
-RECORD = "record it anew: vllm-gates warmup … --record"
+RECORD = "record it again: vllm-gates warmup … --record"
 
 
 def default_file(project: Path, times: WarmupTimes) -> Path:
-    """Return where such times are recorded where no file is named."""
+    """Return the default file for such times."""
     words = f"{times.family}-{times.checkpoint}-{times.lane}"
     return project / FOLDER / (re.sub(r"[^A-Za-z0-9.]+", "-", words) + ".json")
 
@@ -39,12 +39,12 @@ def document(times: WarmupTimes) -> dict[str, Any]:
 
 
 def write(path: Path, times: WarmupTimes) -> None:
-    """Write times whole."""
+    """Write times, whole or not at all."""
     write_whole(path, json.dumps(document(times), indent=1) + "\n")
 
 
 def read(path: Path) -> WarmupTimes:
-    """Return recorded times; raises `UserError` for a file that is not whole or makes no sense."""
+    """Return recorded times; raises `UserError` for an incomplete or invalid file."""
     content = bounded_read.json_object(path)
     if content.pop("format", None) != FORMAT or content.pop("version", None) != VERSION:
         raise UserError(f"{path}: it is not {FORMAT} in version {VERSION}\n{RECORD}")

@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 COLD, WARM = "cold", "warm"
 TOTAL = "total"
 EARLY_S = 5.0
-"""By how much longer than the next a first answer takes that `/health` came too soon for."""
+"""If the first answer takes this much longer than the next, `/health` was ready too early."""
 CHANCE = 0.01
-"""The most that a difference may be by chance to be called one."""
+"""The largest probability of a difference by chance that still counts as a difference."""
 LEAST_RATIO = 1.05
-"""A difference below that is of no use to anybody."""
+"""A smaller difference does not matter."""
 
 
 @dataclass(frozen=True)
 class WarmupBoot:
-    """One boot. Times are seconds from the start of the process, where nothing else is said."""
+    """One boot. Times are seconds from the start of the process, unless stated otherwise."""
 
     caches: str
     """`cold` or `warm`."""
     phases_s: Mapping[str, float]
-    """How long each phase took, in their order; they add up to `total_s`."""
+    """The seconds of each phase, in order; they add up to `total_s`."""
     health_s: float
     """Until `/health` answered 200."""
     total_s: float
     """Until the end of the first right answer."""
     first_chat_s: float
-    """How long the first chat took after that 200."""
+    """The duration of the first chat after that 200."""
     next_chat_s: float
-    """How long the same chat took once more."""
+    """The duration of the same chat, repeated."""
 
     @property
     def is_early(self) -> bool:
@@ -49,11 +49,11 @@ class WarmupTimes:
     checkpoint: str
     lane: str
     vllm: str
-    """Its version; '' where it is not known."""
+    """Its version; '' if it is not known."""
     machine: str
     created: str
     environment_s: float
-    """Until the lane's environment was there; it is made once, and found from then on."""
+    """Until the lane's environment existed; it is made once, and reused afterwards."""
     boots: Sequence[WarmupBoot] = field(default_factory=tuple)
 
     def of(self, caches: str) -> list[WarmupBoot]:
@@ -63,7 +63,7 @@ class WarmupTimes:
 
 @dataclass(frozen=True)
 class Spread:
-    """What several boots took for the same thing, in seconds."""
+    """The times of several boots for the same phase, in seconds."""
 
     median: float
     least: float
@@ -94,7 +94,7 @@ class WarmupChange:
     now: Spread
     recorded: Spread
     chance: float
-    """Of boots this far apart, were there no difference: each slower than each recorded one."""
+    """The probability, without a real difference, that each boot is slower than each recorded."""
     apart: bool
     """Whether every boot now took longer than every recorded one."""
 
@@ -109,15 +109,15 @@ class WarmupChange:
 
     @property
     def is_open(self) -> bool:
-        """Whether more boots could show a difference that these leave open."""
+        """Whether more boots could decide a difference that is open now."""
         return self.apart and self.chance > CHANCE
 
 
 def changes(now: WarmupTimes, recorded: WarmupTimes) -> list[WarmupChange]:
-    """Compare boots with recorded ones, cold and warm for themselves.
+    """Compare boots with recorded ones, separately for cold and warm caches.
 
-    If nothing changed, each order of n and m boots is as likely as any other, so that the chance of
-    all n being the slowest is 1 in n + m over n (Wilcoxon's rank sum test at its extreme).
+    If nothing changed, all orders of n and m boots are equally likely, so the probability that all
+    n are the slowest is 1 in n + m over n (Wilcoxon's rank sum test at its extreme).
     """
     found = []
     for caches in (COLD, WARM):

@@ -48,7 +48,7 @@ def cuts_long_prompts_silently(exchange: Exchange) -> None:
 
 @FAULTS.add("request", check="too_long_is_refused", says="answered 200 and not refused")
 def cuts_what_is_too_long(exchange: Exchange) -> None:
-    """More than the context is cut to it, and nobody is told."""
+    """A prompt beyond the context is silently cut to it."""
     if _long(exchange) and len(exchange.body["prompt"]) > 4088 - LONG // 1000:
         exchange.body["prompt"] = exchange.body["prompt"][: 4096 - exchange.body["max_tokens"]]
 
@@ -75,9 +75,9 @@ class Stuck:
     count = 0
 
 
-@FAULTS.add("anything", check="nothing_hangs", says="1 waiting, and for")
+@FAULTS.add("anything", check="nothing_hangs", says="1 waiting, and no progress for")
 def hangs_while_health_is_well(exchange: Exchange) -> None:
-    """Requests wait, nothing runs, and every probe says 200 (vllm#45414)."""
+    """Requests wait, nothing runs, and every probe answers 200 (vllm#45414)."""
     if _long(exchange):
         Stuck.count += 1
         time.sleep(HANG_S)
@@ -107,9 +107,9 @@ def corrupts_a_long_prefix(exchange: Exchange) -> None:
         Seen.salts.add(salt)
 
 
-@FAULTS.add("anything", check=CHANGED, says="scored otherwise than alone")
+@FAULTS.add("anything", check=CHANGED, says="scores differ from alone")
 def is_off_in_company(exchange: Exchange) -> None:
-    """A kernel for several long sequences sums what belongs to another one."""
+    """A kernel for several long sequences sums values of another one."""
     if _long(exchange) and exchange.body.get("cache_salt"):
         salts = Company.salts
         salts[exchange.body["cache_salt"]] = time.monotonic()
@@ -125,7 +125,7 @@ class Company:
     salts: dict[str, float] = {}  # noqa: RUF012 - one run's
 
 
-@FAULTS.add("anything", check="every_length_is_answered", says="8 tokens were asked for")
+@FAULTS.add("anything", check="every_length_is_answered", says="8 tokens were requested")
 def ends_long_answers_early(exchange: Exchange) -> None:
     """A limit counts the prompt in."""
     if _long(exchange):
@@ -136,7 +136,7 @@ def ends_long_answers_early(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check="too_long_is_refused", says="failed with 500 and not refused")
 def fails_on_what_is_too_long(exchange: Exchange) -> None:
-    """The refusal is an exception nobody catches."""
+    """The refusal is an uncaught exception."""
     if (
         exchange.path == COMPLETIONS
         and exchange.status == HTTPStatus.BAD_REQUEST
@@ -147,7 +147,7 @@ def fails_on_what_is_too_long(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check="too_long_is_refused", says="refused without naming the limit")
 def names_no_limit(exchange: Exchange) -> None:
-    """A gateway has words of its own for what it refuses."""
+    """A gateway has its own messages for refusals."""
     if (
         exchange.path == COMPLETIONS
         and exchange.status == HTTPStatus.BAD_REQUEST
@@ -164,7 +164,7 @@ def keeps_blocks(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check="planned_context_has_room", says="longer requests are refused")
 def has_a_shorter_context(exchange: Exchange) -> None:
-    """The context was shortened to what fits, without a word."""
+    """The context was silently shortened to what fits."""
     if exchange.path == "/v1/models":
         for event in exchange.events:
             for model in event.get("data", ()):
@@ -173,7 +173,7 @@ def has_a_shorter_context(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check="planned_context_has_room", says="requests were begun anew")
 def preempts(exchange: Exchange) -> None:
-    """The cache is too small for those who come at once, and each begins anew in turn."""
+    """The cache is too small for concurrent requests, and each is preempted in turn."""
     _metrics(exchange, "vllm:num_preemptions_total", time.monotonic() * 1000)
 
 

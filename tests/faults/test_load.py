@@ -37,7 +37,7 @@ itl_p95_s = 2.0
 
 @dataclass(frozen=True)
 class LoadFault:
-    """How a load is spoilt, the check that is to see it, and what it says."""
+    """How a load is spoilt, the check that detects it, and its message."""
 
     name: str
     check: str
@@ -55,7 +55,7 @@ LOAD_FAULTS = [
     LoadFault(
         "stops",
         "nothing_hangs_under_load",
-        "nothing has moved while /health says 200",
+        "while /health returns 200",
         ("--stall-timeout", "15"),
     ),
     LoadFault("tires", "soak_does_not_slow_down", "tokens a second are lost", ("--soak", "60s")),
@@ -66,7 +66,7 @@ LOAD_FAULTS = [
 def run_spoilt(
     tmp_path: Path, server: Served, fault: str, *arguments: str, rate: float = 0.0
 ) -> gates.GatesRun:
-    """Let the server spoil what it is told to, and run the gate on it; `rate`: what is planned."""
+    """Have the server spoil its answers, and run the gate on it; `rate`: the planned one."""
     endpoint = server.endpoint
     (tmp_path / "lanes").mkdir()
     lane = LANE.format(url=endpoint.base_url)
@@ -81,7 +81,7 @@ def run_spoilt(
             env={"OPENAI_API_KEY": endpoint.api_key or ""},
         )  # fmt: skip
     finally:
-        with contextlib.suppress(httpx.HTTPError):  # it may have died of it
+        with contextlib.suppress(httpx.HTTPError):  # the request may have ended it
             http.post(endpoint, "/spoil", {})
 
 
@@ -120,7 +120,7 @@ def judged_tests(gates_run: gates.GatesRun) -> list[dict[str, Any]]:
 RAMP = "test_planned_rate_is_below_capacity"
 
 
-@pytest.mark.slow  # each is a ramp of its own, up to a minute and a half
+@pytest.mark.slow  # each is a separate ramp, up to a minute and a half
 @pytest.mark.parametrize(
     ("rate", "expected"),
     [pytest.param(1.0, "PASS", id="far below"), pytest.param(80.0, "FAIL", id="far above")],
@@ -145,7 +145,7 @@ TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
 )
 
 
-@pytest.mark.slow  # the same as with arrivals that are made up, which CI asks for
+@pytest.mark.slow  # the same as with composed arrivals, which CI runs
 @pytest.mark.parametrize(("load_fault", "expected"), [("", "PASS"), ("drops", "FAIL")])
 def test_replayed_trace_is_judged_like_other_loads(
     tmp_path: Path, spoiling: Callable[[], Served], load_fault: str, expected: str

@@ -1,4 +1,4 @@
-"""Clients that left: what was in flight, and whether it says anything."""
+"""The requests in flight after clients left are measured, and judged if possible."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_prompts_of_those_who_left_may_still_be_read() -> None:
     assert not watched(load(0.1, 4), load(0.5, 4, read=90), load(1.5, 4, read=90)).others
 
 
-def test_what_others_generate_ends_no_watch() -> None:
+def test_tokens_of_other_clients_do_not_end_the_watch() -> None:
     """An early end took their tokens for those of the clients that left."""
     busy = [load(0.1, 2), load(0.2, 5, generated=MOST_TOKENS)]
     assert not watched(*busy).over(MOST_TOKENS)

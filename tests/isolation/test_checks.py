@@ -1,4 +1,4 @@
-"""Whether clients that left freed their slots, or whether nobody can tell."""
+"""Clients that left free their slots, unless that cannot be judged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_requests_that_still_run_are_a_fault() -> None:
     assert why_undecided(result, alone=False) is None
     sentence = fault(result)
     assert sentence is not None
-    assert "4 clients left, and 4 of their requests still run 6.5 s later: 4100 tokens" in sentence
+    assert "4 clients left, but 4 of their requests still run 6.5 s later: 4100 tokens" in sentence
 
 
 def test_one_running_request_is_a_fault_on_an_own_server() -> None:
@@ -42,17 +42,17 @@ def test_requests_that_may_be_others_are_undecided_on_a_shared_server() -> None:
     result = replace(cancel_result(0, 4, 4), others=True)
     assert fault(result)
     assert why_undecided(result, alone=True) is None
-    assert "others use this server, and 4 requests" in str(why_undecided(result, alone=False))
+    assert "other clients use this server, and the 4 requests" in str(why_undecided(result, alone=False))
     assert why_undecided(replace(result, after=0), alone=False) is None
 
 
 @pytest.mark.parametrize(
     ("result", "sentence"),
     [
-        (cancel_result(0, 4, 1), "they may be other people's"),
-        (cancel_result(2, 6, 2), "others use this server: 2 requests were in flight"),
-        (cancel_result(2, 6, 6), "others use this server"),
-        (cancel_result(0, 2, 0), "of 4 requests no more than 2 were seen in flight"),
+        (cancel_result(0, 4, 1), "they may come from other clients"),
+        (cancel_result(2, 6, 2), "other clients use this server: 2 requests were in flight"),
+        (cancel_result(2, 6, 6), "other clients use this server"),
+        (cancel_result(0, 2, 0), "only 2 of 4 requests were seen in flight"),
     ],
 )
 def test_requests_of_others_are_undecided(result: CancelResult, sentence: str) -> None:
@@ -73,4 +73,4 @@ def test_requests_that_never_arrived_are_undecided() -> None:
 def test_answers_that_ran_to_their_end_are_undecided(*, alone: bool) -> None:
     why = why_undecided(cancel_result(0, 4, 0, tokens_before=11000), alone=alone)
     assert why is not None
-    assert "15100 of 16000 tokens were generated before anybody saw the requests gone" in why
+    assert "15100 of 16000 tokens were generated before the requests were seen to end" in why

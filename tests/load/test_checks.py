@@ -342,7 +342,7 @@ def test_hang_is_reported_once() -> None:
     load_result = loaded(phase(*broken, hang=hang, after=None), rest=None)
     (message,) = messages(checks.hangs(load_result))
     assert message == (
-        "hangs: 8 running, 2 waiting, and for 30 s nothing has moved while /health says 200"
+        "hangs: 8 running, 2 waiting, and no progress for 30 s, while /health returns 200"
     )
     assert messages(checks.unanswered(load_result, LIMITS)) == []
 

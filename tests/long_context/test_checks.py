@@ -1,4 +1,4 @@
-"""What a server on a ladder of lengths does wrong is told, and what it does right is not."""
+"""Only the faults of a server on a ladder of lengths are reported."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_a_plan_shorter_than_the_context_is_a_rung_of_its_own() -> None:
     ("reply", "sentence"),
     [
         (PromptReply(error="answered 500: boom"), "answered 500: boom"),
-        (replace(WHOLE, prompt_tokens=64), "the prompt had 96 tokens and the server counts 64"),
-        (replace(WHOLE, output=(5, 6)), "4 tokens were asked for, whatever ends an answer, and 2"),
+        (replace(WHOLE, prompt_tokens=64), "the prompt had 96 tokens, but the server counts 64"),
+        (replace(WHOLE, output=(5, 6)), "4 tokens were requested with ignore_eos, but 2"),
         (replace(WHOLE, finish_reason="stop"), "(finish_reason 'stop')"),
     ],
     ids=["no answer", "a prompt cut short", "an answer cut short", "another end"],
@@ -116,7 +116,7 @@ def test_diverging_answers_must_keep_their_scores() -> None:
     (fault,) = sentences(
         checks.changed(ladder(rung_result(), rung_result(MANY, off)), BF16, invariant=False)
     )
-    assert "scored otherwise than alone" in fault
+    assert "scores differ from alone" in fault
 
 
 def test_the_first_answered_rung_is_the_reference() -> None:
@@ -132,12 +132,12 @@ def test_the_first_answered_rung_is_the_reference() -> None:
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
     [
-        (replace(TOO_LONG, status=200, text="fine"), "answered 200 and not refused"),
-        (replace(TOO_LONG, status=500, text="boom"), "failed with 500 and not refused"),
+        (replace(TOO_LONG, status=200, text="fine"), "answered200, not refused"),
+        (replace(TOO_LONG, status=500, text="boom"), "failed with500, not refused"),
         (replace(TOO_LONG, status=None, text="ReadError"), "no answer: ReadError"),
         (replace(TOO_LONG, text="no"), "refused without naming the limit of 100: no"),
     ],
-    ids=["silently cut", "an error of its own", "a broken connection", "no word of the limit"],
+    ids=["silently cut", "an internal error", "a broken connection", "no word of the limit"],
 )
 def test_too_long_prompts_must_be_refused_with_the_limit(refusal: Refusal, sentence: str) -> None:
     (fault,) = sentences(checks.unrefused(ladder(refusals=(refusal,))))
@@ -157,7 +157,7 @@ def test_an_answer_that_fills_the_remaining_room_is_right() -> None:
         (replace(AT_REST, canary=Completion(error="answered 500")), "no answer: answered 500"),
         (
             replace(AT_REST, canary=Completion(content="!!!")),
-            "a short question is not answered as before",
+            "the answer to a short question differs from before",
         ),
         (replace(AT_REST, in_flight=2), "2 requests are still in flight"),
         (replace(AT_REST, kv_usage=0.25), "25.0% of the KV cache is in use"),
@@ -174,7 +174,7 @@ def test_a_hang_is_reported_with_the_health_status() -> None:
     ladder_result = ladder(rung_result(RUNG, PromptReply(error="no answer"), rest=None, hang=hang))
     (fault,) = sentences(checks.hangs(ladder_result))
     assert fault == (
-        "hangs: 0 running, 5 waiting, and for 12 s nothing has moved while /health says 200; the "
+        "hangs: 0 running, 5 waiting, and no progress for 12 s, while /health returns 200; the "
         "stacks of its processes: out/stacks.txt"
     )
     assert sentences(checks.unanswered(ladder_result)) == []

@@ -1,4 +1,4 @@
-"""The long text is as long as is asked for, and says nothing twice."""
+"""The long text has the requested length, and does not repeat itself."""
 
 from __future__ import annotations
 

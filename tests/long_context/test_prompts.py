@@ -1,4 +1,4 @@
-"""Long prompts have the length that is asked for, and a needle is found where it was hidden."""
+"""Long prompts have the requested length, and a hidden needle is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rung of the ladder has a name, and tells what came of it."""
+"""A rung of the ladder has a name and a result."""
 
 from __future__ import annotations
 

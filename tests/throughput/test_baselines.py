@@ -121,12 +121,12 @@ def test_truncated_file_is_refused_with_restore_command(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda payload: payload.update(format=2), "of format 2, and this version reads 1"),
+        (lambda payload: payload.update(format=2), "has format 2, but this release reads 1"),
         (lambda payload: payload.pop("blocks"), "corrupt: 'blocks'"),
         (lambda payload: payload.update(blocks=[]), "it has no blocks"),
         (lambda payload: payload["blocks"][0].update(took_s=0.0), "took no time"),
         (lambda payload: payload["blocks"][0].update(took_s="long"), "corrupt: 1 validation error"),
-        (lambda payload: payload.clear(), "nothing of 'vllm_gates' is in it"),
+        (lambda payload: payload.clear(), "it has no 'vllm_gates' data"),
     ],
 )
 def test_foreign_file_is_refused(tmp_path: Path, change: Any, message: str) -> None:
@@ -166,7 +166,7 @@ def test_a_calibration_is_kept_for_its_conditions(tmp_path: Path) -> None:
 
 
 def test_store_lies_under_the_projects_own(tmp_path: Path) -> None:
-    """A container has no baselines of its own: those of a store count, and stay as they are."""
+    """A container without its own baselines uses the baselines of a store, unchanged."""
     own, stored = tmp_path / "own", tmp_path / "store"
     path = at(stored).record(BLOCKS, {})
     under = dataclasses.replace(at(own), store=stored)

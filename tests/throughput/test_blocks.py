@@ -49,7 +49,7 @@ def test_tokens_the_server_does_not_count_are_a_fault(server: CountingServer) ->
         assert server_metrics
         measured_server = MeasuredServer(server.endpoint, server_metrics, processes=generating)
         (block,) = driver().blocks(measured_server, "seed", 1)
-    assert block.faults == ("the server's count of tokens is another than what came",)
+    assert block.faults == ("the server's count of tokens differs from the received tokens",)
 
 
 def test_requests_that_fail_are_a_fault() -> None:

@@ -46,7 +46,7 @@ def test_pairs_of_one_lane_give_the_scatter() -> None:
     )
     effects = calibration.smallest_effects(0.02, 2, PLAN)
     assert summary == (
-        "A/A over 2 pairs of boots: they differ by 2.0% (sd); the smallest loss that is found in "
-        "95% of gates: "
+        "A/A over 2 pairs of boots: they differ by 2.0% (sd); the smallest loss that "
+        "95% of gates find: "
         + ", ".join(f"{effects[n]:.1%} in {n} pairs ({5 * n} min)" for n in range(2, 9))
     )

@@ -30,7 +30,7 @@ def test_equal_speed_passes() -> None:
     noise = Noise()
     decision = decide.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
-    assert "of all gates at most 1.0% are wrong alarms" in decision.sentence(PLAN.odds)
+    assert "at most 1.0% of all gates are wrong alarms" in decision.sentence(PLAN.odds)
 
 
 def test_slower_boot_is_a_regression_with_its_change() -> None:
@@ -47,7 +47,7 @@ def test_one_recorded_boot_is_not_enough_for_a_small_margin() -> None:
     assert decision.answer is Conclusion.INCONCLUSIVE
 
 
-def test_faster_is_no_regression() -> None:
+def test_faster_is_not_a_regression() -> None:
     noise = Noise()
     decision = decide.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
@@ -124,7 +124,7 @@ def test_a_warm_up_is_not_counted() -> None:
     ("spoilt", "reason"),
     [
         ({"faults": ("requests failed: 500",)}, "requests failed: 500"),
-        ({"steal": 0.5}, "the machine's host gave its time to others"),
+        ({"steal": 0.5}, "the machine's host gave its processor time to other machines"),
         ({"late_s": 9.0}, "the client sent its requests late"),
     ],
 )
@@ -144,7 +144,7 @@ def test_boot_beside_other_work_is_not_compared() -> None:
     busy = noise.boot(1.0, others=0.4)
     decision = decide.against_baseline(busy, [noise.boot()] * 3, PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
-    assert "other processes took the processors' time" in decision.why
+    assert "other processes used the processors" in decision.why
     decision = decide.against_baseline(noise.boot(), [busy] * 3, PLAN)
     assert (decision.answer, decision.why) == (
         Conclusion.INCONCLUSIVE,
@@ -158,7 +158,7 @@ def test_boot_beside_other_work_is_not_compared() -> None:
 def test_other_work_is_unfit_if_it_slows_one_server_only() -> None:
     noise = Noise()
     busy, quiet = (noise.block(others=0.4),) * 2, (noise.block(others=0.0),) * 2
-    why = "other processes took more of the processors' time from one server"
+    why = "other processes took more processor time from one server"
     assert decide.unfit_group(BlockGroup(busy, quiet), PLAN.unfit) == why
     assert decide.unfit_group(BlockGroup(busy, busy), PLAN.unfit) == ""
     untold = (noise.block(others=None),) * 2
@@ -179,7 +179,10 @@ def test_a_boot_counts_if_half_of_its_blocks_are_fit(fit: float, counts: bool) -
     boot = boot[:fit_count] + [dataclasses.replace(block, steal=0.9) for block in boot[fit_count:]]
     slowdowns, void = decide.boot_slowdowns(boot, PLAN, by_speed=False)
     assert bool(slowdowns) == counts
-    assert void["the machine's host gave its time to others"] == len(boot) - fit_count
+    assert (
+        void["the machine's host gave its processor time to other machines"]
+        == len(boot) - fit_count
+    )
     group = noise.pair().groups[0]
     groups = [group] * int(fit * GROUPS)
     assert bool(decide.pair_slowdowns(Pair(tuple(groups)), PLAN)[0]) == counts
@@ -191,7 +194,7 @@ def test_no_fit_recorded_boot_is_inconclusive() -> None:
     decision = decide.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
     why, stolen = "no recorded boot has enough fit blocks", decision.void
     assert decision == Decision(Conclusion.INCONCLUSIVE, why, void=stolen)
-    assert stolen == {"the machine's host gave its time to others": 1}
+    assert stolen == {"the machine's host gave its processor time to other machines": 1}
     assert decision.sentence(PLAN.odds) == "INCONCLUSIVE: no recorded boot has enough fit blocks"
 
 
@@ -208,7 +211,7 @@ def test_unlike_shares_in_the_cache_are_unfit() -> None:
     noise = Noise()
     cached, uncached, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
     assert decide.unfit_group(BlockGroup(cached, uncached), PLAN.unfit) == (
-        "the servers had unlike shares of the prompts in their caches"
+        "the servers had different shares of the prompts in their caches"
     )
     assert decide.unfit_group(BlockGroup(near, uncached), PLAN.unfit) == ""
     assert decide.unfit_group(BlockGroup(cached, cached), PLAN.unfit) == ""
@@ -227,7 +230,7 @@ def test_two_pairs_decide_only_large_slowdowns() -> None:
     assert decide.against_lane(pairs(2), PLAN).answer is Conclusion.INCONCLUSIVE
     decision = decide.against_lane(pairs(1, 0.25), PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
-    assert decision.why == "1 pairs of boots with enough fit blocks, 2 are needed"
+    assert decision.why == "1 pairs of boots have enough fit blocks, 2 are needed"
 
 
 def slower_by(tokens: float) -> Callable[[Block], Block]:
@@ -259,10 +262,10 @@ def test_a_pair_that_is_unfit_does_not_count() -> None:
     decision = decide.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
     assert decision.why == (
-        "1 pairs of boots with enough fit blocks, 2 are needed: 40 of 80 groups of four blocks "
-        "are left out, mostly: the machine's host gave its time to others"
+        "1 pairs of boots have enough fit blocks, 2 are needed: 40 of 80 groups of four blocks "
+        "are left out, mostly: the machine's host gave its processor time to other machines"
     )
-    assert decision.void == {"the machine's host gave its time to others": GROUPS}
+    assert decision.void == {"the machine's host gave its processor time to other machines": GROUPS}
 
 
 def test_slower_first_token_is_reported_beside_throughput() -> None:
@@ -300,7 +303,7 @@ def later_first_tokens(pair: Pair, slower: float) -> Pair:
 
 
 def test_each_figure_is_judged_by_its_own_scatter() -> None:
-    """Of one lane here, the time to the first token differs by three times the throughput's sd."""
+    """On a lane here, the time to the first token varies three times as much as the throughput."""
     pairs = [later_first_tokens(Noise(sd=0.0).pair(0.0), slower) for slower in (0.09, 0.07)]
     assert decide.against_lane(pairs, PLAN).answer is Conclusion.NO_REGRESSION
     sure = PLAN.calibrated(PLAN.against.pair_sd.model_copy(update={"ttft_s": 0.01}), 8)
@@ -319,7 +322,7 @@ def test_a_mean_leaves_out_a_tenth_at_either_end() -> None:
 def test_an_alarm_is_clear_enough_exactly_where_a_figure_is_surely_worse(
     primary: float, secondary: float
 ) -> None:
-    """`alarm` is at most 1 where the gate alarms: a fleet asks of it what Holm asks of odds."""
+    """`alarm` is at most 1 if the gate alarms: a fleet applies Holm's method to it."""
     means = {PRIMARY: Mean(primary, 0.02, 12), "ttft_s": Mean(secondary, 0.02, 12)}
     decision = decide.conclude(means, 0.05, (0.01, 0.05), {}, "")
     assert decision.alarm is not None

@@ -1,4 +1,4 @@
-"""A decision is said with its interval and its odds."""
+"""A decision is reported with its interval and its odds."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ DECISION = Decision(
 
 def test_decision_sentence_has_interval_and_odds() -> None:
     assert DECISION.sentence(PLAN.odds) == (
-        "REGRESSION: -10.0% output_tokens_per_s (surely between -13.3% and -4.6%; of all gates at "
-        "most 1.0% are wrong alarms and 5.0% wrong passes); itl_s is surely worse (+9.0%)"
+        "REGRESSION: -10.0% output_tokens_per_s (surely between -13.3% and -4.6%; at most 1.0% of "
+        "all gates are wrong alarms and 5.0% wrong passes); itl_s is surely worse (+9.0%)"
     )
     assert dataclasses.replace(DECISION, why="").sentence(PLAN.odds).endswith("wrong passes)")
 

@@ -18,7 +18,7 @@ RECORDED = Path(__file__).parent.parent / "recorded" / "throughput" / "h100-qwen
 WORK = {"concurrency": 16, "requests": 16, "prompt_tokens": 256, "output_tokens": 64}
 PLAN = planned_throughput(WORK, {"against": {"groups": 20}})
 WITHOUT_HOST_BOUND = PLAN.model_copy(update={"host_bound": None})
-WAITED = "waited for the machine's processor, of which this is the pace"
+WAITED = "waited for the machine's processor, so this measures the processor's speed"
 
 
 def boots() -> list[list[Block]]:

@@ -28,11 +28,11 @@ def decided(
     return against_server([noise.pair(slower, GROUPS) for _ in range(rounds)], PLAN)
 
 
-def test_equal_servers_pass_and_what_is_not_measured_is_said() -> None:
+def test_equal_servers_pass_and_the_unmeasured_scatter_is_reported() -> None:
     so_far = decided()
     assert (so_far.decision.answer, so_far.settled) == (Conclusion.NO_REGRESSION, True)
     sentence = so_far.decision.sentence(PLAN.odds)
-    assert "of these two running servers, each one boot" in sentence
+    assert "this compares two running servers, each one boot" in sentence
     assert f"by about {BOOT_SD:.1%} (sd), which is not measured here" in sentence
     assert "not measured here" in so_far.decision.as_evidence()["why"]
 
@@ -48,7 +48,7 @@ def test_loss_that_a_boot_may_have_is_inconclusive(rounds: int) -> None:
     """Pairs of boots would find it: they measure what boots differ by."""
     so_far = decided(3.3 * BOOT_SD, rounds)
     assert so_far.decision.answer is Conclusion.INCONCLUSIVE
-    assert "by no more than two boots of one bundle may differ" in so_far.decision.why
+    assert "but not by more than two boots of one bundle differ" in so_far.decision.why
     assert so_far.settled, "more blocks hardly change it"
 
 

@@ -50,7 +50,7 @@ def test_boots_are_cold_and_then_warm(tmp_path: Path, qwen: Family) -> None:
 @pytest.mark.parametrize(
     ("faults", "says"),
     [
-        ("bangs", "the cold boot 1 answers wrongly: "),
+        ("bangs", "the cold boot 1 gave a wrong answer: "),
         ("chat-empty", "came up healthy and failed its first prompt"),
     ],
 )

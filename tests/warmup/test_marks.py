@@ -1,4 +1,4 @@
-"""The phases of real starts are told apart by their logs."""
+"""The logs of real starts separate their phases."""
 
 from __future__ import annotations
 

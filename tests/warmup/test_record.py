@@ -31,7 +31,7 @@ def test_times_come_back(tmp_path: Path) -> None:
         ({"family": None}, "'family'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_invalid_times_are_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
     path = tmp_path / "times.json"
     path.write_text(json.dumps({**record.document(times(boot(30.0))), **change}))
     with pytest.raises(UserError, match=says) as raised:

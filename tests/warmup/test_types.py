@@ -39,11 +39,11 @@ def test_five_slower_boots_are_slower_and_two_leave_it_open() -> None:
 @pytest.mark.parametrize(
     "totals",
     [
-        (40.0, 41.0, 42.0, 43.0, 33.0),  # one of them is no slower than the slowest recorded
+        (40.0, 41.0, 42.0, 43.0, 33.0),  # one of them is not slower than the slowest recorded
         (34.1, 34.2, 34.3, 34.4, 34.5),  # 5 % at most
     ],
 )
-def test_what_is_within_the_spread_is_not_slower(totals: tuple[float, ...]) -> None:
+def test_times_within_the_spread_are_not_slower(totals: tuple[float, ...]) -> None:
     before = times(*(boot(33.6 + 0.1 * number) for number in range(5)))
     (change,) = changes(times(*map(boot, totals)), before)
     assert not change.is_slower
