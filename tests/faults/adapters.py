@@ -35,11 +35,11 @@ LONG = 1000
 
 
 class Server:
-    """What the faulty server remembers."""
+    """The memory of the faulty server."""
 
     base = ""
     seen: dict[str, str]
-    """The model that a long prompt with this salt was first asked of."""
+    """The model that first got a long prompt with this salt."""
     names: dict[int, str]
     """The model that each exchange names, by its id."""
     adapters_asked = 0
@@ -53,7 +53,7 @@ class Server:
 def asked(check: str, says: str, *besides: str) -> Callable[[Change], Change]:
     """Make a fault of a function that sends a chat to another model than it names.
 
-    The answer names the one that was asked for, as a server does that looks at the request alone.
+    The answer names the requested one, as a server does that reads only the request.
     """
 
     def declare(change: Change) -> Change:
@@ -85,12 +85,14 @@ def question(exchange: Exchange) -> str:
 
 def in_company(exchange: Exchange) -> bool:
     """Return whether it is streamed and short, as the requests that are sent at once."""
-    own = bool(exchange.body.get("return_token_ids"))  # the chat that attaches is not of the gate
+    own = bool(
+        exchange.body.get("return_token_ids")
+    )  # not the chat of the attach
     return own and exchange.streamed and len(question(exchange)) < LONG
 
 
 def for_base(exchange: Exchange) -> bool:
-    """Return whether the base model is asked for, by any of its names."""
+    """Return whether the base model is requested, by any of its names."""
     model = str(exchange.body["model"])
     return model not in ADAPTERS and not model.startswith(UNKNOWN)
 
@@ -111,7 +113,7 @@ def answers_with_the_other_adapter(exchange: Exchange) -> None:
 
 @asked(ITSELF, "this is sailor's answer")
 def answers_the_base_with_an_adapter(exchange: Exchange) -> None:
-    """A slot is not emptied: who asks for the base model gets an adapter."""
+    """A slot is not emptied: requests for the base model get an adapter."""
     if for_base(exchange) and "messages" in exchange.body:
         exchange.body["model"] = SAILOR
 

@@ -1,4 +1,4 @@
-"""A real server of a miniature as the proxy asks it, in place of the one that all tests share."""
+"""A real server of a miniature behind the proxy, in place of the one that all tests share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def booted(
     progress: Progress,
     lane: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Upstream]:
-    """Boot a miniature with what a lane's `env` and `serve` have besides, and end it."""
+    """Boot a miniature with additions to a lane's `env` and `serve`, and end it."""
     served = Served(miniature, folder, progress, lane)
     progress.done()
     try:

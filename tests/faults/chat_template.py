@@ -29,7 +29,7 @@ def drops_the_thinking_switch(exchange: Exchange) -> None:
 
 @FAULTS.add("request", says="tokens expected")
 def puts_a_system_prompt_before(exchange: Exchange) -> None:
-    """Someone means well."""
+    """A well-meant addition."""
     messages = exchange.body.get("messages")
     if exchange.path == TOKENIZE and messages and messages[0]["role"] != "system":
         messages.insert(0, {"role": "system", "content": "Be nice."})
@@ -53,14 +53,14 @@ def serves_another_tokenizer(exchange: Exchange) -> None:
 
 @FAULTS.add("request", says="through the chat API: the server's prompt is not the one")
 def loses_the_tools_of_chats(exchange: Exchange) -> None:
-    """`/tokenize` tells the right prompt, and chats get another."""
+    """`/tokenize` returns the right prompt, and chats get another."""
     if exchange.path == RENDER:
         exchange.body.pop("tools", None)
 
 
 @FAULTS.add("request", says="\nin {'messages': [")
 def replaces_what_looks_like_a_template(exchange: Exchange) -> None:
-    """Someone keeps templates out of what people write."""
+    """A filter removes template text from users' messages."""
     for message in exchange.body.get("messages", ()) if exchange.path == TOKENIZE else ():
         if message["content"]:
             message["content"] = message["content"].replace("[INST]", "")
@@ -82,7 +82,7 @@ def goes_on_after_a_stop_token(exchange: Exchange) -> None:
 
 @FAULTS.add("request", says="the server stops at '</think>', which ends no answer of this family")
 def stops_where_the_thinking_ends(exchange: Exchange) -> None:
-    """A stop token of somebody's own, for everybody."""
+    """One user's own stop token is set for all requests."""
     if exchange.path == COMPLETIONS and "logit_bias" in exchange.body:
         exchange.body["stop_token_ids"] = [THINKING_ENDS]
 

@@ -21,14 +21,14 @@ SCORES = "log_probabilities_are_those_of_the_text"
 
 @FAULTS.add("stream", check=CLIENT, says="reads role as 'assistantassistant")
 def repeats_the_role(exchange: Exchange) -> None:
-    """Every chunk says who speaks."""
+    """Every chunk contains the role."""
     for part in exchange.parts:
         part["role"] = "assistant"
 
 
 @FAULTS.add("stream", check=FRAMED, says="created changes within the stream: [")
 def tells_the_time_of_every_chunk(exchange: Exchange) -> None:
-    """It is that of the chunk, and not that of the answer."""
+    """It is the chunk's, not the answer's."""
     for number, event in enumerate(exchange.events):
         event["created"] += number
 
@@ -71,7 +71,7 @@ def repeats_the_ids_of_calls(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=FRAMED, says="tool_calls[0].type is 'tool', not 'function'")
 def calls_functions_tools(exchange: Exchange) -> None:
-    """The kind of a call is a word of its own."""
+    """The type of a call is not one of OpenAI's."""
     for call in exchange.calls:
         if call.get("type"):
             call["type"] = "tool"
@@ -182,7 +182,7 @@ def scores_another_token(exchange: Exchange) -> None:
 
 @FAULTS.add("chat", check=SCORES, says="logprobs are of the text '")
 def sends_the_probabilities_of_its_template(exchange: Exchange) -> None:
-    """They are those of what stands before the answer."""
+    """They are those of the text before the answer."""
     for choice in exchange.choices if exchange.scored and not several(exchange) else ():
         for score in (choice.get("logprobs") or {"content": []})["content"]:
             score |= {"token": "x", "bytes": [120]}

@@ -42,7 +42,7 @@ ALONE = (
 def spoiling(
     gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], Served]]:
-    """A real server that can be told how to spoil its load; booted again where it died."""
+    """A real server that spoils its load on request; booted again if it died."""
     started: list[Served] = []
 
     def served() -> Served:
@@ -66,12 +66,12 @@ class Run(Protocol):
     """Run the shipped gates with more arguments."""
 
     def __call__(self, *options: str) -> JudgedRun:
-        """Return what came of it."""
+        """Return the result."""
 
 
 @pytest.fixture(scope="session")
 def upstream(shared: Served) -> Upstream:
-    """The real server as the proxy asks it."""
+    """The real server behind the proxy."""
     with warnings.catch_warnings(action="ignore"):  # those of transformers' own import
         ReferenceRenderer(shared.checkpoint, {})
     endpoint = shared.endpoint

@@ -31,14 +31,14 @@ def rewrite(exchange: Exchange, old: str, new: str) -> None:
 
 
 def errors(exchange: Exchange, status: HTTPStatus) -> list[dict[str, Any]]:
-    """Return the errors OpenAI's API tells, where the answer is one of that status."""
+    """Return the errors of OpenAI's API, if the answer has that status."""
     if exchange.status != status or exchange.path != CHAT:
         return []
     return [event["error"] for event in exchange.events if isinstance(event.get("error"), dict)]
 
 
 def paths(exchange: Exchange) -> dict[str, Any]:
-    """Return the routes that are listed, where they are asked for."""
+    """Return the listed routes of an answer to `/openapi.json`."""
     document: dict[str, Any] = {}
     if exchange.path == "/openapi.json":
         document = exchange.events[0]["paths"]
@@ -59,7 +59,7 @@ def has_a_route_no_more(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check=ROUTES, says="GET /load is gone: whoever asks for it")
 def lists_a_route_no_more(exchange: Exchange) -> None:
-    """One that nobody can ask for without harm, or that is seldom asked for."""
+    """A route that is rarely requested, or that is harmful to request."""
     paths(exchange).pop("/load", None)
 
 
@@ -91,14 +91,14 @@ def renames_a_label(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check=METRICS, says="the metric vllm:num_requests_running is gone")
 def counts_what_was_measured(exchange: Exchange) -> None:
-    """Of the same name, and of another type."""
+    """The name is the same, and the type another one."""
     name = "# TYPE vllm:num_requests_running"
     rewrite(exchange, f"{name} gauge", f"{name} counter")
 
 
 @FAULTS.add("anything", check=METRICS, says="the server tells no metrics at all")
 def answers_for_metrics_with_a_page(exchange: Exchange) -> None:
-    """Somebody's gateway knows better what is at this path."""
+    """A gateway serves something else at this path."""
     if exchange.path == "/metrics":
         answer(exchange, HTTPStatus.OK, "<html>Welcome</html>")
 
@@ -110,14 +110,14 @@ def answers_for_metrics_with_a_page(exchange: Exchange) -> None:
     also=("streaming",),
 )
 def drops_a_field(exchange: Exchange) -> None:
-    """No client of ours reads it, and somebody's does."""
+    """Our clients do not read it, but other clients do."""
     for event in exchange.events:
         event.pop("created", None)
 
 
 @FAULTS.add("anything", check=FIELDS, says="tokenize: count is gone: clients that read it find")
 def renames_a_field(exchange: Exchange) -> None:
-    """Of an answer that is no chat's."""
+    """The field of an answer that is not a chat's."""
     if exchange.path == "/tokenize":
         for event in exchange.events:
             if "count" in event:
@@ -144,7 +144,7 @@ def numbers_its_answers(exchange: Exchange) -> None:
     besides=(COUNTS,),
 )
 def counts_nothing_in_completions(exchange: Exchange) -> None:
-    """Of the older interface, which is forgotten easily."""
+    """The field of the older interface, which is easily forgotten."""
     if exchange.path == "/v1/completions" and not exchange.streamed:
         for event in exchange.events:
             event["usage"] = None
@@ -158,7 +158,7 @@ def counts_nothing_in_completions(exchange: Exchange) -> None:
     besides=(COUNTS,),
 )
 def counts_nothing(exchange: Exchange) -> None:
-    """Who bills by it bills nothing."""
+    """A bill by this field is zero."""
     for event in exchange.events:
         event["usage"] = None
 
@@ -170,7 +170,7 @@ def counts_nothing(exchange: Exchange) -> None:
     also=("stop", "streaming", "tools"),
 )
 def counts_nothing_in_streams(exchange: Exchange) -> None:
-    """Although it was asked for."""
+    """Although it was requested."""
     exchange.events = [event for event in exchange.events if not event.get("usage")]
 
 
@@ -186,7 +186,7 @@ def counts_another_tokenizers_tokens(exchange: Exchange) -> None:
     "anything", check=ERRORS, says="wrong key: content type is text/plain and was application/json"
 )
 def refuses_keys_in_plain_text(exchange: Exchange) -> None:
-    """The gateway that looks at the keys of chats has words of its own."""
+    """The gateway that checks the keys of chats has its own error messages."""
     if exchange.status == HTTPStatus.UNAUTHORIZED and exchange.path == CHAT:
         answer(exchange, HTTPStatus.UNAUTHORIZED, "Unauthorized", "text/plain")
 
@@ -242,7 +242,7 @@ def says_more_in_errors(exchange: Exchange) -> None:
 
 @CHANGES.add("anything")
 def says_more_of_itself(exchange: Exchange) -> None:
-    """New fields in answers that are no chats."""
+    """New fields in answers that are not chats."""
     if exchange.method == "GET" or exchange.path == "/tokenize":
         for event in exchange.events:
             event["novelty"] = [1, None]

@@ -1,10 +1,10 @@
-"""A middleware before vLLM's app that spoils what comes after a sleep or a pause.
+"""A middleware before vLLM's app that spoils the answers after a sleep or a pause.
 
 `CYCLE` in the environment chooses how: `forgets` answers another question once the server was
-woken or resumed, `lies` says that it does not sleep and is not paused, `cuts` ends long streams in
-their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps, `tires`
-answers 500 to every fifth chat once it has answered forty. vLLM itself loads it (`--middleware
-cycling_app.Cycling`), so it imports nothing of ours.
+woken or resumed, `lies` reports that it does not sleep and is not paused, `cuts` ends long
+streams in their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps,
+`tires` answers 500 to every fifth chat once it has answered forty. vLLM itself loads it
+(`--middleware cycling_app.Cycling`), so it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Cycling:
 
 
 def cutting(send: Any) -> Any:
-    """Return what passes on the beginning of a stream, and its end without the rest."""
+    """Return a `send` that passes on the beginning of a stream, and its end without the rest."""
     events = 0
 
     async def cut(message: Any) -> None:

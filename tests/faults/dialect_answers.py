@@ -1,4 +1,4 @@
-"""Servers whose APIs answer otherwise in one piece: the dialects gate fails."""
+"""Servers whose APIs give wrong whole answers: the dialects gate fails."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def leaves_the_role_out(exchange: Exchange) -> None:
 
 @whole(RESPONSES, TYPES, "arguments: Input should be a valid string")
 def gives_arguments_as_an_object(exchange: Exchange) -> None:
-    """Arguments are text that holds JSON."""
+    """Arguments are an object instead of JSON text."""
     for item in items(exchange, "function_call"):
         item["arguments"] = {"city": "Oslo"}
 
@@ -98,7 +98,7 @@ def loses_reasoning(exchange: Exchange) -> None:
 
 @whole(MESSAGES, MEANS, "content: ")
 def shows_thinking_as_text(exchange: Exchange) -> None:
-    """Thinking blocks are not made: what was thought is text."""
+    """Thinking blocks are not made: the thinking is text."""
     for block in blocks(exchange, "thinking"):
         text = block.pop("thinking")
         del block["signature"]
@@ -107,7 +107,7 @@ def shows_thinking_as_text(exchange: Exchange) -> None:
 
 @whole(RESPONSES, MEANS, "tool_calls: 3 in the chat answer")
 def gives_the_first_call(exchange: Exchange) -> None:
-    """Of parallel calls one is kept."""
+    """Only one of several parallel calls is kept."""
     calls = list(items(exchange, "function_call"))
     for call in calls[1:]:
         exchange.events[0]["output"].remove(call)
@@ -129,26 +129,26 @@ def ends_a_turn_at_a_call(exchange: Exchange) -> None:
 
 @whole(MESSAGES, MEANS, "stop string: chat ")
 def tells_no_stop_sequence(exchange: Exchange) -> None:
-    """Which stop string ended an answer is not told."""
+    """The stop string that ended an answer is not reported."""
     exchange.events[0]["stop_sequence"] = None
 
 
 @whole(MESSAGES, LIMIT, "the limit cut it, and it ends in stop_reason 'end_turn'")
 def tells_no_limit(exchange: Exchange) -> None:
-    """A message that was cut is told as whole."""
+    """A message that was cut is reported as whole."""
     if exchange.events[0]["stop_reason"] == "max_tokens":
         exchange.events[0]["stop_reason"] = "end_turn"
 
 
 @whole(RESPONSES, LIMIT, "the limit cut it, and it ends in status 'completed'")
 def completes_what_was_cut(exchange: Exchange) -> None:
-    """A response that was cut is told as whole."""
+    """A response that was cut is reported as whole."""
     exchange.events[0] |= {"status": "completed", "incomplete_details": None}
 
 
 @whole(RESPONSES, LIMIT, "incomplete_details.reason is None")
 def tells_no_reason(exchange: Exchange) -> None:
-    """A response is incomplete, and nobody knows why."""
+    """A response is incomplete, without a reason."""
     exchange.events[0]["incomplete_details"] = None
 
 
@@ -220,7 +220,7 @@ def tells_the_temperature_of_its_default(exchange: Exchange) -> None:
 
 @whole(RESPONSES, ANSWERS, "tool_choice: 'required' was requested, and the response has 'auto'")
 def tells_no_tool_choice(exchange: Exchange) -> None:
-    """A response says that the model was free to call."""
+    """A response reports `tool_choice` as auto."""
     exchange.events[0]["tool_choice"] = "auto"
 
 
@@ -239,19 +239,19 @@ def leaves_items_in_progress(exchange: Exchange) -> None:
 
 @whole(RESPONSES, ANSWERS, "usage counts no reasoning_tokens")
 def counts_no_reasoning(exchange: Exchange) -> None:
-    """What was thought is billed as the answer."""
+    """The thinking is billed as the answer."""
     exchange.events[0]["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
 
 
 @whole(RESPONSES, ANSWERS, "text.format.type: 'json_schema' was requested, and the response has")
 def tells_that_no_format_was_asked_for(exchange: Exchange) -> None:
-    """The format of a response is told as free text."""
+    """The format of a response is reported as free text."""
     exchange.events[0]["text"] = {"format": {"type": "text"}}
 
 
 @whole(RESPONSES, ANSWERS, "metadata: ")
 def forgets_metadata(exchange: Exchange) -> None:
-    """What a client tells its requests apart by does not come back."""
+    """The metadata by which a client identifies its requests is not returned."""
     exchange.events[0]["metadata"] = None
 
 
@@ -263,7 +263,7 @@ def refuses_messages_as_openai_does(exchange: Exchange) -> None:
 
 @refused(MESSAGES, "answered with 200, which a client reads as an answer")
 def refuses_with_an_answer(exchange: Exchange) -> None:
-    """A gateway says that all is well."""
+    """A gateway answers an error with 200."""
     exchange.status = 200
 
 
@@ -293,7 +293,7 @@ def strips_texts_of_tokens(exchange: Exchange) -> None:
 
 @whole("/tokenize", TRIPS, "max_model_len is ")
 def tells_another_context(exchange: Exchange) -> None:
-    """The route tells twice the context that the server has."""
+    """The route reports twice the server's context."""
     exchange.events[0]["max_model_len"] *= 2
 
 
@@ -313,7 +313,7 @@ def renders_something_else(exchange: Exchange) -> None:
 
 @asked("/v1/messages/render", TOKENS, "temperature 0 was requested, 1.0 is in effect")
 def samples_with_a_default(exchange: Exchange) -> None:
-    """One API drops the temperature: what it answers is not repeatable."""
+    """One API drops the temperature: its answers are not repeatable."""
     exchange.body.pop("temperature", None)
 
 
@@ -353,13 +353,13 @@ def begins_with_an_empty_block(exchange: Exchange) -> None:
 
 @whole(MESSAGES, MEANS, "content: differs from character ")
 def escapes_for_html(exchange: Exchange) -> None:
-    """A gateway has pages in mind."""
+    """A gateway returns HTML pages."""
     for block in blocks(exchange, "text"):
         block["text"] = block["text"].replace("&", "&amp;").replace("<", "&lt;")
 
 
 @whole(MESSAGES, MEANS, "tool_calls[0].arguments: ")
 def gives_inputs_as_texts(exchange: Exchange) -> None:
-    """Whatever a parameter's type is."""
+    """A parameter of any type becomes text."""
     for block in blocks(exchange, "tool_use"):
         block["input"] = {name: str(value) for name, value in block["input"].items()}

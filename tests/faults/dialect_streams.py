@@ -58,7 +58,7 @@ def numbers_nothing(exchange: Exchange) -> None:
 
 @stream(RESPONSES, ORDER, "response.output_text.done has ")
 def repeats_text_in_done_events(exchange: Exchange) -> None:
-    """What is done is sent once more, twice."""
+    """The done events are sent twice."""
     for event in events(exchange, "response.output_text.done"):
         event["text"] *= 2
 
@@ -93,7 +93,7 @@ def completes_another_response(exchange: Exchange) -> None:
 
 @stream(RESPONSES, ORDER, "response.created has a response with the status 'completed'")
 def begins_with_what_is_over(exchange: Exchange) -> None:
-    """The first event says that all is done."""
+    """The first event has the status completed."""
     for event in events(exchange, "response.created"):
         event["response"]["status"] = "completed"
 
@@ -130,7 +130,7 @@ def ends_no_parts(exchange: Exchange) -> None:
 
 @stream(RESPONSES, ORDER, "the stream has an error: 'out of memory'")
 def fails_before_it_completes(exchange: Exchange) -> None:
-    """An error comes shortly before the end, which tells of a whole response."""
+    """An error comes shortly before the end, which reports a whole response."""
     error = {"type": "error", "code": "x", "message": "out of memory", "param": None}
     exchange.events.insert(-1, error)
     renumber(exchange)
@@ -314,7 +314,7 @@ def streams_zero_tokens(exchange: Exchange) -> None:
 
 @stream(MESSAGES, STREAMS, "finish_reason: whole 'tool_calls', streamed 'stop'")
 def ends_a_streamed_turn_at_a_call(exchange: Exchange) -> None:
-    """Only whole answers say that a tool is to be called."""
+    """Only whole answers report that a tool is to be called."""
     for event in events(exchange, "message_delta"):
         if event["delta"]["stop_reason"] == "tool_use":
             event["delta"]["stop_reason"] = "end_turn"

@@ -115,7 +115,7 @@ def skips_the_developer(exchange: Exchange) -> None:
 
 @asked(RESPONSES, TOKENS, "input tokens: chat ")
 def reads_the_first_part(exchange: Exchange) -> None:
-    """Of a message in parts only the first is read."""
+    """Only the first part of a message is read."""
     for item in exchange.body.get("input") or ():
         if isinstance(item, dict) and isinstance(item.get("content"), list):
             item["content"] = item["content"][:1]
@@ -131,7 +131,7 @@ def empties_tool_results(exchange: Exchange) -> None:
 
 @asked(MESSAGES, TOKENS, "input tokens: chat ")
 def drops_a_second_tool_result(exchange: Exchange) -> None:
-    """Of several tool results in one message the first one is kept."""
+    """Only the first of several tool results in one message is kept."""
     for message in exchange.body.get("messages") or ():
         if isinstance(message["content"], list):
             results = [each for each in message["content"] if each["type"] == "tool_result"]
@@ -184,7 +184,7 @@ def calls_in_parallel_all_the_same(exchange: Exchange) -> None:
 
 @asked(MESSAGES, MEANS, "stop string: chat ")
 def ignores_stop_sequences(exchange: Exchange) -> None:
-    """Anthropic's name of stop strings is not known."""
+    """Anthropic's name for stop strings is not known."""
     exchange.body.pop("stop_sequences", None)
 
 
@@ -197,7 +197,7 @@ def takes_a_named_function_for_auto(exchange: Exchange) -> None:
 
 @asked(MESSAGES, LIMIT, "tokens, and the limit is ")
 def raises_the_limit(exchange: Exchange) -> None:
-    """A gateway that thinks little of small limits."""
+    """A gateway raises small limits."""
     exchange.body["max_tokens"] = max(exchange.body.get("max_tokens", 0), FEW_TOKENS)
 
 

@@ -22,7 +22,7 @@ class Dying:
         self.app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on; one for so many tokens passes after the engine was killed."""
+        """Pass a request on; one with a certain token limit passes after the engine's end."""
         if scope.get("path") != CHAT:
             await self.app(scope, receive, send)
             return

@@ -18,7 +18,7 @@ SCORES = "log_probabilities_are_those_of_the_text"
 
 
 def usages(exchange: Exchange) -> Iterator[dict[str, Any]]:
-    """Yield what an answer says of its tokens."""
+    """Yield the log-probabilities and tokens of an answer's choices."""
     for event in exchange.events:
         if event.get("usage"):
             yield event["usage"]
@@ -39,7 +39,7 @@ def gives_all_answers_one_id(exchange: Exchange) -> None:
 
 @FAULTS.add("chat", check=ENVELOPE, says="created is 0: seconds since 1970 are due")
 def tells_no_time(exchange: Exchange) -> None:
-    """The field is there, and nobody fills it."""
+    """The field is there, and empty."""
     for event in exchange.events:
         event["created"] = 0
 
@@ -74,7 +74,7 @@ def changes_its_fingerprint(exchange: Exchange) -> None:
 
 @FAULTS.add("chat", check=SCORES, says=", above 0")
 def scores_above_zero(exchange: Exchange) -> None:
-    """Surprise is handed over in place of log-probability."""
+    """The negative log-probability is sent."""
     if exchange.scored:
         for score in scores(exchange):
             score["logprob"] = -score["logprob"] + 0.2

@@ -21,7 +21,7 @@ Part = dict[str, Any]
 class Exchange:
     """One request on its way to the server, then its answer on the way back.
 
-    Two that ask the same are two: each waits for its own answer.
+    Two equal requests are distinct: each waits for its own answer.
     """
 
     method: str
@@ -30,7 +30,7 @@ class Exchange:
     """The request's JSON; empty where it has none, or none that is an object."""
     key: str | None
     raw: bytes | None = None
-    """What came in place of a JSON object, passed on as it is."""
+    """A body that is not a JSON object, passed on unchanged."""
     size: int = 0
     """Bytes of the request's body."""
     content_type: str | None = JSON
@@ -43,7 +43,7 @@ class Exchange:
     events: list[dict[str, Any]] = field(default_factory=list)
     """The answer's JSON: one object, or one for every event of a stream."""
     text: str | None = None
-    """Answered in place of `events`."""
+    """The text that is sent in place of `events`."""
     done: bool = True
     """Whether a stream ends in [DONE]."""
     trusted: bool = False
@@ -53,11 +53,11 @@ class Exchange:
     named: bool = False
     """Whether the server names its events by their type, as in all dialects but OpenAI's first."""
     frame: Callable[[str], str] = "data: {}\n\n".format
-    """Makes an event of its data."""
+    """Formats an event from its data."""
     shown_kind: str | None = None
-    """The content type that is told in place of `kind`."""
+    """The content type that replaces `kind`."""
     pause_s: Callable[[int, int], float] | None = None
-    """Waited before an event, by its number and how many there are."""
+    """Seconds before an event, by its number and the number of events."""
     unanswered: Callable[[], int] = lambda: 1
     """How many requests, this one included, the proxy has yet to answer."""
     kept: bool = False
@@ -70,18 +70,18 @@ class Exchange:
 
     @property
     def streamed(self) -> bool:
-        """Whether a stream is asked for."""
+        """Whether a stream is requested."""
         return bool(self.body.get("stream"))
 
     @property
     def scored(self) -> bool:
-        """Whether it is asked for choices with their log-probabilities and tokens, as text."""
+        """Whether choices with their log-probabilities and tokens are requested, as text."""
         wanted = all(self.body.get(name) for name in ("logprobs", "return_token_ids"))
         return wanted and not self.body.get("return_tokens_as_token_ids")
 
     @property
     def requested(self) -> bool:
-        """Whether it is asked for what shows alone if a request is not done as it stands.
+        """Whether the request has a part whose loss shows without a comparison.
 
         An unlikely format, a strict tool, another than the first tool, or the rest of an answer.
         """
@@ -100,7 +100,7 @@ class Exchange:
 
     @property
     def endless(self) -> bool:
-        """Whether the answer is made to go on and on: it passes byte by byte, as it comes."""
+        """Whether the answer is very long by request: it is passed on as it comes."""
         return bool(self.body.get("ignore_eos")) and self.body.get("max_tokens", 0) > LONGEST_TOKENS
 
     @property

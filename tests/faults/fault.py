@@ -27,16 +27,16 @@ class Fault:
     name: str
     what: str
     gate: str | None
-    """The gate that fails; None for a change that is no fault."""
+    """The gate that fails; None for a change that is not a fault."""
     says: str
     """A part of the failure's message."""
     on: On
     check: str = ""
-    """The gate's check that says so, without `test_`; any of them where none is named."""
+    """The gate's check that reports it, without `test_`; empty: any of them."""
     also: tuple[str, ...] = ()
-    """Gates that fail besides, because the fault harms what they guard as well; no others do."""
+    """Other gates that fail, because the fault also harms what they check; no more gates do."""
     besides: tuple[str, ...] = ()
-    """Checks of the same gate that fail with its own one, for they guard what it harms as well."""
+    """Other checks of the same gate that fail, because the fault also harms what they check."""
     request: Change | None = None
     reply: Change | None = None
 
@@ -106,7 +106,7 @@ class Faults:
         return declare
 
     def asked(self, path: str, check: str, says: str, *besides: str) -> Callable[[Change], Change]:
-        """Make a fault of a function that changes requests of one route, each a copy of its own."""
+        """Make a fault of a function that changes copies of the requests of one route."""
 
         def declare(change: Change) -> Change:
             @functools.wraps(change)
@@ -122,9 +122,9 @@ class Faults:
     def told(
         self, path: str, check: str, says: str, *besides: str, refused: bool = False
     ) -> Callable[[Change], Change]:
-        """Make a fault of a function that changes good answers of one route, or those `refused`.
+        """Make a fault of a function that changes copies of one route's good or `refused` answers.
 
-        Each is a copy of its own, for the upstream keeps what it answered.
+        They are copies, because the upstream keeps its answers.
         """
 
         def declare(change: Change) -> Change:

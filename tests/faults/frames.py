@@ -30,7 +30,7 @@ def first_chat(exchange: Exchange) -> bool:
 
 
 def with_choices(exchange: Exchange) -> list[dict[str, Any]]:
-    """Return the events that hold a choice."""
+    """Return the events with a choice."""
     return [event for event in exchange.events if event.get("choices")]
 
 
@@ -42,14 +42,14 @@ def does_not_end_its_streams(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=FRAMED, says="the first chunk's role is None, not 'assistant'")
 def streams_without_a_role(exchange: Exchange) -> None:
-    """A client that starts a message with the role never starts one."""
+    """A client that begins a message at the role never begins one."""
     for part in exchange.parts:
         part.pop("role", None)
 
 
 @FAULTS.add("stream", check=FRAMED, says="2 chunks have a finish_reason (stop, stop)")
 def ends_twice(exchange: Exchange) -> None:
-    """A gateway adds an end of its own."""
+    """A gateway adds its own end."""
     last = copy.deepcopy(with_choices(exchange)[-1])
     last["choices"][0] |= {"delta": {}, "token_ids": None}
     exchange.events.append(last)
@@ -89,7 +89,7 @@ def calls_streams_json(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=FRAMED, says="a chunk splits a character: delta.content is")
 def splits_a_character(exchange: Exchange) -> None:
-    """Tokens are decoded each for itself, and half a character is none."""
+    """Tokens are decoded one by one, and half a character becomes invalid."""
     for part in exchange.parts:
         if part.get("content") and not part["content"].isascii():
             part["content"] += "\N{REPLACEMENT CHARACTER}"
@@ -104,7 +104,7 @@ def sends_half_a_character(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=ANSWERED, says="JSONDecodeError: ")
 def breaks_its_events(exchange: Exchange) -> None:
-    """A gateway sends what it has as soon as its buffer is full: an event ends in its middle."""
+    """A gateway sends its buffer when it is full: an event is cut in its middle."""
     if not first_chat(exchange):
         exchange.frame = lambda data: f"data: {data[:200]}\n\ndata: {data[200:]}\n\n"
 
@@ -128,13 +128,13 @@ def leaves_no_line_between_events(exchange: Exchange) -> None:
     also=("boot", "stop"),
 )
 def answers_a_page(exchange: Exchange) -> None:
-    """A gateway asks for patience, with a status of 200."""
+    """A gateway answers with a waiting page and status 200."""
     exchange.kind, exchange.text = "text/html", "<html>Please wait</html>"
 
 
 @FAULTS.add("asked", check=ANSWERED, says="answered 400: ")
 def knows_no_regex(exchange: Exchange) -> None:
-    """A gateway refuses what it does not know."""
+    """A gateway refuses unknown fields."""
     if "regex" in exchange.body.get("structured_outputs", ()):
         exchange.body["structured_outputs"] = {"regexp": ".*"}
 
@@ -158,7 +158,7 @@ def loses_arguments_in_wide_deltas(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=WIDE, says="1 in the streamed in wide deltas one")
 def loses_calls_in_wide_deltas(exchange: Exchange) -> None:
-    """Of several calls in one delta the parser sees one (vllm#41967)."""
+    """The parser sees only one of several calls in a delta (vllm#41967)."""
     for part in exchange.parts if exchange.body.get("stream_interval") else ():
         if part.get("tool_calls"):
             part["tool_calls"] = [call for call in part["tool_calls"] if call["index"] == 0]
@@ -166,7 +166,7 @@ def loses_calls_in_wide_deltas(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=WIDE, says="reasoning: differs from character")
 def loses_the_thinkings_end_in_wide_deltas(exchange: Exchange) -> None:
-    """What comes in one delta with the end of the thinking goes with it."""
+    """Text in one delta with the end of the thinking is lost with it."""
     if exchange.body.get("stream_interval"):
         thoughts = [part for part in exchange.parts if part.get("reasoning")]
         for part in thoughts[-1:]:
@@ -174,12 +174,12 @@ def loses_the_thinkings_end_in_wide_deltas(exchange: Exchange) -> None:
 
 
 def long_answer(exchange: Exchange) -> bool:
-    """Return whether this is the answer of which it is timed how it arrives."""
+    """Return whether this is the answer whose arrival is timed."""
     return bool(exchange.body.get("ignore_eos"))
 
 
 def long_call(exchange: Exchange) -> bool:
-    """Return whether this is the call of which it is timed how it arrives."""
+    """Return whether this is the call whose arrival is timed."""
     return len([*exchange.calls]) > LONG_EVENTS
 
 
@@ -230,6 +230,6 @@ def sends_arguments_in_one_burst(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=CALL_ARRIVES, says="something on the way holds the stream back")
 def holds_a_call_back(exchange: Exchange) -> None:
-    """The whole answer is held until its call is."""
+    """The whole answer is delayed until its call is complete."""
     if long_call(exchange):
         hold(exchange)

@@ -28,7 +28,7 @@ def has_fields_nobody_knows(exchange: Exchange) -> None:
 
 @CHANGES.add("stream")
 def sends_character_by_character(exchange: Exchange) -> None:
-    """Chunks are no tokens."""
+    """A chunk need not be a token."""
     events: list[dict[str, Any]] = []
     for event in exchange.events:
         choices = event.get("choices")
@@ -47,7 +47,7 @@ def sends_character_by_character(exchange: Exchange) -> None:
 
 @CHANGES.add("stream")
 def sends_empty_chunks(exchange: Exchange) -> None:
-    """Chunks may hold nothing."""
+    """Chunks may be empty."""
     empty = copy.deepcopy(exchange.events[0])
     for choice in empty["choices"]:
         choice["delta"] = {}
@@ -57,7 +57,7 @@ def sends_empty_chunks(exchange: Exchange) -> None:
 
 @CHANGES.add("whole")
 def trims_texts(exchange: Exchange) -> None:
-    """White space at the ends is nobody's business."""
+    """White space at the ends does not matter."""
     for part in exchange.parts:
         for name in ("reasoning", "content"):
             part[name] = part[name].strip() if part.get(name) else part.get(name)
@@ -112,7 +112,7 @@ def names_its_events(exchange: Exchange) -> None:
 
 @CHANGES.add("stream")
 def counts_as_it_goes(exchange: Exchange) -> None:
-    """Usage in every chunk, where it was asked for."""
+    """Usage in every chunk, if it was requested."""
     include_usage = (exchange.body.get("stream_options") or {}).get("include_usage")
     for event in exchange.events if include_usage else ():
         event["usage"] = event.get("usage") or exchange.events[-1]["usage"]
@@ -128,7 +128,7 @@ def counts_more_than_it_has_to(exchange: Exchange) -> None:
 
 @CHANGES.add("chat")
 def numbers_its_calls(exchange: Exchange) -> None:
-    """An id is any text that tells one call from the next."""
+    """An id is any text that identifies a call."""
     for number, call in enumerate(exchange.calls):
         if call.get("id"):
             call["id"] = f"functions.{call['function']['name']}:{number}"
@@ -144,7 +144,7 @@ def writes_arguments_in_its_own_way(exchange: Exchange) -> None:
 
 @CHANGES.add("chat")
 def says_tool_calls_for_a_named_tool(exchange: Exchange) -> None:
-    """OpenAI says stop, and other servers do not."""
+    """OpenAI's finish reason is stop; other servers have another."""
     if isinstance(exchange.body.get("tool_choice"), dict):
         for choice in exchange.choices:
             if choice.get("finish_reason") == "stop" and not choice.get("stop_reason"):
@@ -152,7 +152,7 @@ def says_tool_calls_for_a_named_tool(exchange: Exchange) -> None:
 
 
 def _join(event: dict[str, Any], next_event: dict[str, Any]) -> bool:
-    """Append a chunk's text to that of the one before, where both hold the same kind of text."""
+    """Append a chunk's text to the previous chunk's, if both have the same kind of text."""
     if not (event.get("choices") and next_event.get("choices")):
         return False
     choice, next_choice = event["choices"][0], next_event["choices"][0]

@@ -31,7 +31,7 @@ PREFIX_CHARACTERS = 200
 
 
 class Company:
-    """Who is being answered at the same time; the proxy itself answers too fast to see it."""
+    """The requests in progress at the same time; the proxy answers too fast to see them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -40,10 +40,10 @@ class Company:
         self._asked: set[str] = set()
 
     def of(self, exchange: Exchange) -> list[Exchange]:
-        """Wait for all whom the proxy has yet to answer; return them if they are many.
+        """Wait for all requests in progress at the proxy; return them if they are many.
 
-        On a busy machine the second may come late, so who can expect others waits longer: the gate
-        asks among many what it asked alone before, or a ticket after a long beginning.
+        On a busy machine the second may come late, so a request that is repeated among others waits
+        longer: one that the gate has sent alone before, or a ticket after a long beginning.
         """
         body = json.dumps(exchange.body, sort_keys=True)
         ticket = "structured_outputs" in exchange.body and len(body) > PREFIX_CHARACTERS * 4
@@ -70,7 +70,7 @@ class Company:
 
 
 def among_many(alter: Callable[[Exchange, Exchange], None]) -> Callable[[Exchange], None]:
-    """Alter an answer by that of the next one, where many are being answered."""
+    """Alter an answer by the next one's, if many are in progress."""
     company = Company()
 
     def change(exchange: Exchange) -> None:
@@ -101,7 +101,7 @@ def say(exchange: Exchange, text: str) -> None:
 @FAULTS.add("chat", says="which is request ")
 @among_many
 def swaps_answers(exchange: Exchange, neighbour: Exchange) -> None:
-    """Each gets the answer of the one behind (vllm#13408)."""
+    """Each request gets the answer of the next one (vllm#13408)."""
     say(exchange, answer_text(neighbour))
 
 
@@ -125,9 +125,9 @@ SPOILED: set[str] = set()
 
 @FAULTS.add("chat", says="does not hold its own")
 def keeps_what_company_spoiled(exchange: Exchange) -> None:
-    """What is computed in company is wrong, and whoever asks the same again reads it from a cache.
+    """Results computed in a batch are wrong, and equal later requests read them from a cache.
 
-    A request of another cache salt does not.
+    A request with another cache salt does not.
     """
     if "structured_outputs" not in exchange.body:
         return
@@ -154,7 +154,7 @@ def turns_people_away_in_company(exchange: Exchange, _: Exchange) -> None:
 
 
 class Cache:
-    """What a cache with a key that is too short remembers."""
+    """The memory of a cache with a key that is too short."""
 
     answers: dict[str, str] = {}  # noqa: RUF012 - one run's
     salts: set[str] = set()  # noqa: RUF012
@@ -174,7 +174,7 @@ def answers_from_a_cache_with_a_short_key(exchange: Exchange) -> None:
 
 @FAULTS.add("whole", says="the same prompt again")
 def answers_otherwise_on_a_warm_prefix(exchange: Exchange) -> None:
-    """The state restored with a cached prefix is another one's (vllm#43559)."""
+    """The state restored with a cached prefix belongs to another (vllm#43559)."""
     salt = str(exchange.body.get("cache_salt"))
     if len(_prompt(exchange)) > PREFIX_CHARACTERS:
         if salt in Cache.salts:
@@ -190,5 +190,5 @@ def streams_to_nobody(exchange: Exchange) -> None:
 
 @FAULTS.add("request", says="whole:\n  4 clients left")
 def answers_nobody(exchange: Exchange) -> None:
-    """A gateway waits for an answer although nobody waits for it."""
+    """A gateway waits for an answer after its client has left."""
     exchange.kept = not exchange.streamed

@@ -28,7 +28,7 @@ class Call:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The arguments, parsed; empty where they are no object."""
+        """The arguments, parsed; empty if they are not an object."""
         try:
             values = json.loads(self.arguments)
         except ValueError:
@@ -42,7 +42,7 @@ class Call:
 
 @dataclass
 class Message:
-    """What an answer says, and the request it answers."""
+    """The contents of an answer, and its request."""
 
     asked: dict[str, Any]
     reasoning: str
@@ -65,14 +65,14 @@ class Message:
 
     @property
     def format(self) -> str | None:
-        """The kind of format that was asked for."""
+        """The kind of the requested format."""
         if "response_format" in self.asked:
             return "json"
         return "regex" if "regex" in (self.asked.get("structured_outputs") or {}) else None
 
     @property
     def choice(self) -> str:
-        """What tool_choice says; empty where no tools are declared."""
+        """The value of tool_choice; empty if no tools are declared."""
         if not self.asked.get("tools"):
             return ""
         choice = self.asked.get("tool_choice", "auto")
@@ -80,7 +80,7 @@ class Message:
 
     @property
     def stops(self) -> list[str]:
-        """The stop strings that were asked for."""
+        """The requested stop strings."""
         return list(self.asked.get("stop") or ())
 
     @property
@@ -95,7 +95,7 @@ class Message:
 
 
 def as_message(change: Callable[[Message], None]) -> Change:
-    """Make a change of what an answer says a change of what passes; untouched answers pass."""
+    """Turn a change of an answer's contents into a change of the exchange; others pass."""
 
     @functools.wraps(change)
     def alter(exchange: Exchange) -> None:

@@ -59,7 +59,7 @@ def turned(vector: list[float], by: float) -> list[float]:
 
 
 def asked_before(exchange: Exchange) -> bool:
-    """Return whether one text has been asked for already, alone."""
+    """Return whether a text has already been sent alone."""
     text = exchange.body.get("input")
     with LOCK:
         SERVED[str(text)] = SERVED.get(str(text), 0) + 1
@@ -75,7 +75,7 @@ def pools_the_new_tokens_alone(exchange: Exchange) -> None:
 
 @FAULTS.told(EMBEDDINGS, MODELS, "from that of transformers in fp32")
 def drifts_a_little(exchange: Exchange) -> None:
-    """Every vector is turned by 9 degrees, all alike: nothing but the reference tells."""
+    """Every vector is turned by 9 degrees, all alike: only the reference shows it."""
     change_vectors(exchange, lambda vector: turned(vector, 0.012))
 
 
@@ -116,7 +116,7 @@ def counts_characters(exchange: Exchange) -> None:
 
 @FAULTS.asked(EMBEDDINGS, LONG, "neither that of its first tokens nor that of its last")
 def ignores_truncation(exchange: Exchange) -> None:
-    """A gateway drops `truncate_prompt_tokens`, but for what would be refused."""
+    """A gateway drops `truncate_prompt_tokens`, except values that would be refused."""
     if (exchange.body.get("truncate_prompt_tokens") or 0) > 0:
         exchange.body.pop("truncate_prompt_tokens")
 

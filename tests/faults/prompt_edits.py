@@ -20,7 +20,7 @@ HEAD = "{%- if not messages -%}"
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of a checkpoint's files, and what the gate says of it."""
+    """A change of a checkpoint's files, and the gate's message for it."""
 
     name: str
     says: str
@@ -64,14 +64,14 @@ def added(tokenizer: dict[str, Any], content: str) -> dict[str, Any]:
 
 @edit(says="every conversation still renders as recorded")
 def a_comment_in_the_template(folder: Path) -> None:
-    """Prompts are the same and the file is not: what changed may be more next time."""
+    """Prompts are the same and the file is not: the next change may affect prompts."""
     file = folder / TEMPLATE
     file.write_text("{#- Better now. -#}\n" + file.read_text(encoding="utf-8"), encoding="utf-8")
 
 
 @edit(says="prompt-plain is not what was recorded")
 def one_newline_more(folder: Path) -> None:
-    """The edit on the Hub that nobody announces (DeepSeek-R1#350)."""
+    """The unannounced edit on the Hub (DeepSeek-R1#350)."""
     replace(folder / TEMPLATE, "assistant\\n<think>\\n", "assistant\\n<think>\\n\\n")
 
 
@@ -108,7 +108,7 @@ def a_dropped_role_marker(folder: Path) -> None:
 
 @edit(says="prompt-multi-turn is not what was recorded")
 def a_role_of_another_family(folder: Path) -> None:
-    """`model` where this family says `assistant`."""
+    """`model` where this family has `assistant`."""
     replace(folder / TEMPLATE, "turn('assistant', body.text)", "turn('model', body.text)")
 
 
@@ -126,7 +126,7 @@ def tools_with_sorted_keys(folder: Path) -> None:
 
 @edit(says="prompt-tool-result is not what was recorded")
 def tool_results_under_another_tag(folder: Path) -> None:
-    """What a tool answered, in a tag the model never saw."""
+    """A tool's answer, in a tag the model never saw."""
     replace(folder / TEMPLATE, "<tool_response>", "<tool_result>")
 
 
@@ -194,13 +194,13 @@ def a_split_special_token(folder: Path) -> None:
 
 @edit(says="tokenizer_config.json")
 def another_special_token_map(folder: Path) -> None:
-    """The end of text stands for the end of a turn."""
+    """The end of text is used as the end of a turn."""
     amend(folder / TOKENIZER_CONFIG, lambda config: config.update(model_max_length=1024))
 
 
 @edit(says="generation_config.json")
 def other_stop_tokens(folder: Path) -> None:
-    """`generation_config.json` is read by the server and by nobody else."""
+    """`generation_config.json` is read only by the server."""
     amend(folder / GENERATION, lambda config: config.update(eos_token_id=[0]))
 
 
@@ -212,13 +212,13 @@ def an_extra_stop_token(folder: Path) -> None:
 
 @edit(says="generation_config.json")
 def a_sampling_default(folder: Path) -> None:
-    """A temperature for everybody who sends none."""
+    """A temperature for every request without one."""
     amend(folder / GENERATION, lambda config: config.update(temperature=0.1))
 
 
 @edit(says="and takes the same turns with plain texts: what somebody writes is answered with")
 def a_text_that_is_refused(folder: Path) -> None:
-    """What looks like a template is kept out, by an error."""
+    """Text that looks like a template causes an error."""
     loop = "{%- for message in messages -%}\n"
     check = "{%- if '{%' in message.content | string -%}{{- raise_exception('Hm.') -}}{%- endif -%}"
     replace(folder / TEMPLATE, loop, loop + check)
@@ -233,7 +233,7 @@ def several_turns_that_are_refused(folder: Path) -> None:
 
 @edit(says="added turns change the earlier tokens: from token 0 on")
 def turns_that_are_counted(folder: Path) -> None:
-    """The number of turns stands before them, and no prefix is ever found again."""
+    """The number of turns comes before them, and no prefix is ever found again."""
     replace(folder / TEMPLATE, HEAD, "{{- messages | length -}}" + HEAD)
 
 
@@ -263,7 +263,7 @@ def a_template_that_always_raises(folder: Path) -> None:
 
 @edit(says="does it loop?")
 def a_template_that_loops(folder: Path) -> None:
-    """Four nested loops over nothing much."""
+    """Four nested loops over a few items."""
     loops = "".join(f"{{%- for i{n} in range(99999) -%}}" for n in range(4))
     replace(folder / TEMPLATE, HEAD, loops + "{%- endfor -%}" * 4 + HEAD)
 

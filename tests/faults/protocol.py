@@ -1,4 +1,4 @@
-"""Servers that treat what surrounds a request otherwise: headers, methods, keys, unknown fields."""
+"""Servers that treat headers, methods, keys or unknown fields of a request wrongly."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIER = {"response": "a service tier", "message": "a service tier"}
 
 @FAULTS.add("anything", check=PROTOCOL, says="a request id: id is absent and was echoed")
 def forgets_request_ids(exchange: Exchange) -> None:
-    """Nobody finds the request in the log by the id that the client knows."""
+    """The client's id of the request is not in the log."""
     if exchange.headers.pop("X-Request-Id", "").startswith("gates-contracts"):
         exchange.events[0]["id"] = "chatcmpl-7"
 
@@ -41,7 +41,7 @@ def forgets_request_ids(exchange: Exchange) -> None:
     says="a priority of a chat: HTTP status is 429 and was ",
 )
 def is_busy_for_whoever_waits(exchange: Exchange) -> None:
-    """A gateway has a queue a priority, and does not say when to come back."""
+    """A gateway has a queue per priority, and sends no Retry-After."""
     if exchange.path == CHAT and exchange.body.get("priority") == CONTRACT:
         error = '{"error":{"message":"busy","type":"rate_limit","param":null,"code":429}}'
         answer(exchange, HTTPStatus.TOO_MANY_REQUESTS, error, JSON)
@@ -57,7 +57,7 @@ def answers_every_preflight(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check=PROTOCOL, says="HEAD: HTTP status is 404 and was 405")
 def knows_no_head(exchange: Exchange) -> None:
-    """A gateway has routes by method, and no word for those it lacks."""
+    """A gateway has routes by method, and no error for missing methods."""
     if exchange.method == "HEAD":
         answer(exchange, HTTPStatus.NOT_FOUND, "")
 
@@ -101,7 +101,7 @@ for _kind in PATHS:
     refusing("priority", _kind, "a priority")
     refusing("metadata", _kind, USER.get(_kind, "a user and metadata"))
     refusing("service_tier", _kind, TIER.get(_kind, "store and a service tier"))
-# A gateway that has its own idea of who may wait, and for how long.
+# A gateway that has its own limits for waiting requests.
 refusing("priority", "chat", "a priority", HTTPStatus.TOO_MANY_REQUESTS)
 refusing("priority", "completion", "a priority", HTTPStatus.SERVICE_UNAVAILABLE)
 refusing("priority", "response", "a priority", HTTPStatus.GATEWAY_TIMEOUT)
@@ -111,7 +111,7 @@ refusing("priority", "response", "a priority", HTTPStatus.GATEWAY_TIMEOUT)
     "anything", check=PROTOCOL, says="two requests on one connection: connection is closed and was"
 )
 def keeps_no_connections(exchange: Exchange) -> None:
-    """Every request pays for a connection of its own."""
+    """Every request needs its own connection."""
     exchange.shown_headers["Connection"] = "close"
 
 
@@ -128,14 +128,14 @@ def refuses_compressed_bodies_otherwise(exchange: Exchange) -> None:
     says="a preflight: header access-control-allow-methods is absent and was present",
 )
 def allows_no_methods(exchange: Exchange) -> None:
-    """Browsers take it that a page may not POST."""
+    """Browsers conclude that a page may not POST."""
     if exchange.method == "OPTIONS":
         exchange.shown_headers.pop("access-control-allow-methods", None)
 
 
 @FAULTS.add("anything", check=PROTOCOL, says="OPTIONS: header allow is absent and was")
 def names_no_methods(exchange: Exchange) -> None:
-    """A refused method is refused without a word of those there are."""
+    """The refusal of a method does not name the allowed ones."""
     if exchange.method == "OPTIONS":
         exchange.shown_headers.pop("allow", None)
 
@@ -149,7 +149,7 @@ def redirects_chats_as_pages(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", check=PROTOCOL, says="HEAD of the health: HTTP status is 200 and was 405")
 def answers_probes_itself(exchange: Exchange) -> None:
-    """A load balancer's probe hears from the gateway that the server is well."""
+    """A load balancer's probe gets the gateway's answer that the server is well."""
     if exchange.method == "HEAD" and exchange.path == "/health":
         answer(exchange, HTTPStatus.OK, "")
 
@@ -158,14 +158,14 @@ def answers_probes_itself(exchange: Exchange) -> None:
     "anything", check=PROTOCOL, says="the header of another API: HTTP status is 200 and was"
 )
 def takes_the_key_of_another_api(exchange: Exchange) -> None:
-    """What was refused is let in."""
+    """A refused key is accepted."""
     if "X-Api-Key" in exchange.headers and exchange.status == HTTPStatus.UNAUTHORIZED:
         answer(exchange, HTTPStatus.OK, '{"object":"list","data":[]}', JSON)
 
 
 @FAULTS.add("anything", check=PROTOCOL, says="no scheme: error is gone: clients that read it")
 def refuses_keys_without_a_scheme_in_silence(exchange: Exchange) -> None:
-    """Nobody learns what is wrong with the key."""
+    """The error does not name what is wrong with the key."""
     key = exchange.headers.get("Authorization", "")
     if exchange.status == HTTPStatus.UNAUTHORIZED and key and " " not in key:
         answer(exchange, HTTPStatus.UNAUTHORIZED, "{}", JSON)

@@ -66,7 +66,7 @@ class Proxy:
 
     @property
     def base_url(self) -> str:
-        """Where it answers."""
+        """The address at which it answers."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class _Listener(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # head and body are written apart
+    disable_nagle_algorithm = True  # head and body are written separately
 
     def exchanged(self, exchange: Exchange) -> None:
         raise NotImplementedError
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._pass_on()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-        """Say nothing."""
+        """Log nothing."""
 
     def pass_through(
         self,

@@ -86,7 +86,7 @@ def hides_its_thinking(message: Message) -> None:
     "asked", check="thinking_on_thinks", says="the model was to think, and reasoning is empty"
 )
 def loses_the_switch_that_is_on(exchange: Exchange) -> None:
-    """Thinking was asked for, and the template hears of the reverse."""
+    """Thinking was requested, and the template gets the opposite."""
     kwargs = exchange.body.get("chat_template_kwargs") or {}
     if kwargs.get("enable_thinking"):
         exchange.body["chat_template_kwargs"] = {**kwargs, "enable_thinking": False}
@@ -114,7 +114,7 @@ def stops_thinking_for_json(exchange: Exchange) -> None:
 @FAULTS.add("chat", check="nothing_said_is_lost", says="reasoning is ")
 @as_message
 def loses_the_end_of_its_thinking(message: Message) -> None:
-    """What was buffered while the end tag was looked for is not flushed."""
+    """Text that was buffered during the search for the end tag is not flushed."""
     if message.content or not message.stopped:
         message.reasoning = message.reasoning[:-2]
 
@@ -130,7 +130,7 @@ def loses_the_end_of_its_answer(message: Message) -> None:
 @FAULTS.add("chat", check="nothing_said_is_lost", says="reasoning is 'They ask for the'")
 @as_message
 def continues_its_thinking_in_the_answer(message: Message) -> None:
-    """The first chunk is reasoning, what follows is content (vllm#29408)."""
+    """The first chunk is reasoning, the rest is content (vllm#29408)."""
     words = message.reasoning.split(" ")
     if message.thinking and not message.calls and not message.format:
         message.reasoning = " ".join(words[:4])
@@ -180,7 +180,7 @@ def leaves_the_tag_of_a_call_in_the_answer(message: Message) -> None:
 @FAULTS.add("chat", check="an_ended_answer_is_there", says="finish_reason is 'stop', and there is")
 @as_message
 def ends_without_an_answer(message: Message) -> None:
-    """The answer is gone, and the server says that it is done."""
+    """The answer is lost, and the server reports the end."""
     if len(message.asked["messages"]) > 1 and not message.format and not message.stopped:
         message.content = ""
 
@@ -224,7 +224,7 @@ def counts_one_token_twice(exchange: Exchange) -> None:
 @FAULTS.add("chat", check="nothing_said_is_lost", says=" ?C.', and the tokens say")
 @as_message
 def writes_question_marks(message: Message) -> None:
-    """What is not ASCII is lost between two encodings."""
+    """Text that is not ASCII is lost between two encodings."""
     message.content = message.content.encode("ascii", "replace").decode()
 
 
@@ -236,7 +236,7 @@ def calls_reasoning_by_its_old_name(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check="reasoning_comes_under_the_recorded_key", says="reasoning_content")
 def streams_reasoning_by_its_old_name(exchange: Exchange) -> None:
-    """One of the two modes still says `reasoning_content`."""
+    """One of the two modes still has `reasoning_content`."""
     _rename(exchange)
 
 

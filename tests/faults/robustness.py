@@ -18,7 +18,7 @@ LONG_CHARACTERS = 1000
 
 
 def is_refused(exchange: Exchange) -> bool:
-    """Return whether a client's mistake was answered, on the routes the gate asks."""
+    """Return whether a client's mistake was answered, on the gate's routes."""
     return exchange.path.startswith("/v1/") and 400 <= exchange.status < 500 and exchange.size > 0
 
 
@@ -29,7 +29,7 @@ def answer(exchange: Exchange, status: HTTPStatus, text: str, kind: str = "text/
 
 @FAULTS.add("anything", says="answered 500: 'Internal Server Error'")
 def fails_at_bodies_that_are_no_json(exchange: Exchange) -> None:
-    """Nobody catches what the parser raises."""
+    """The parser's exception is not caught."""
     if exchange.raw is not None:
         answer(exchange, HTTPStatus.INTERNAL_SERVER_ERROR, "Internal Server Error", "text/plain")
 
@@ -50,7 +50,7 @@ def answers_mistakes_with_200(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", says="answered 200 with no completion")
 def answers_odd_requests_with_nothing(exchange: Exchange) -> None:
-    """What may be answered is, and not with an answer."""
+    """A request that may be answered gets 200 without an answer."""
     if exchange.chat and exchange.body.get("seed") == -1:
         answer(exchange, HTTPStatus.OK, '{"ok": true}', "application/json")
 
@@ -93,14 +93,14 @@ def hangs_up_on_a_schema_of_nonsense(exchange: Exchange) -> None:
 
 @FAULTS.add("request", says="temperature below zero")
 def corrects_temperatures(exchange: Exchange) -> None:
-    """A gateway that means well."""
+    """A gateway that corrects requests."""
     if not 0 <= _number(exchange.body.get("temperature")) <= 2:
         exchange.body["temperature"] = 1
 
 
 @FAULTS.add("request", says="a prompt longer than the context")
 def cuts_long_prompts(exchange: Exchange) -> None:
-    """Somebody's first page is answered, and nobody says that the rest was left out."""
+    """The first part of a prompt is answered, and the rest is silently left out."""
     for message in exchange.body.get("messages") or ():
         content = isinstance(message, dict) and message.get("content")
         if exchange.path == CHAT and isinstance(content, str) and len(content) > LONG_CHARACTERS:
@@ -115,14 +115,14 @@ def answers_for_models_it_has_not(exchange: Exchange) -> None:
 
 
 class Wounded:
-    """What a server is after a request that broke something in it."""
+    """The state of a server after a request that broke something in it."""
 
     dead = confused = False
 
 
 @FAULTS.add("anything", says="an ordinary question: no answer")
 def dies_of_a_large_body(exchange: Exchange) -> None:
-    """Refused it is, and the memory it took is never given back."""
+    """The request is refused, and its memory is never released."""
     if Wounded.dead and exchange.path == CHAT:
         answer(exchange, HTTPStatus.BAD_GATEWAY, "Bad Gateway", "text/plain")
     Wounded.dead = Wounded.dead or exchange.size > LARGE_BYTES
@@ -130,7 +130,7 @@ def dies_of_a_large_body(exchange: Exchange) -> None:
 
 @FAULTS.add("anything", says="an ordinary question: alone ")
 def is_confused_by_a_grammar(exchange: Exchange) -> None:
-    """A grammar that was refused stays behind, and answers whoever comes next."""
+    """A refused grammar stays behind, and is applied to the next request."""
     if Wounded.confused and exchange.chat:
         for part in exchange.parts:
             part["content"] = "aaaa"

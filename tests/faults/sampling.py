@@ -22,7 +22,7 @@ COMPLETIONS = "/v1/completions"
 
 @FAULTS.add("request", says="as if temperature is 0.9")
 def draws_too_cold(exchange: Exchange) -> None:
-    """A default of the gateway takes the place of a temperature of 1."""
+    """A default of the gateway replaces a temperature of 1."""
     if exchange.body.get("temperature") == 1:
         exchange.body["temperature"] = COLD
 
@@ -35,7 +35,7 @@ def drops_top_p(exchange: Exchange) -> None:
 
 @FAULTS.add("request", says="as if top_k is 50")
 def cuts_at_fifty(exchange: Exchange) -> None:
-    """A default of transformers (`top_k = 50`) where nobody asked for a cut."""
+    """A default of transformers (`top_k = 50`) for requests without a cut."""
     if exchange.body.get("top_k") == 0:
         exchange.body["top_k"] = TOP_K
 
@@ -88,14 +88,14 @@ def has_one_seed(exchange: Exchange) -> None:
 
 
 class Crowd:
-    """How many requests are there at once."""
+    """The number of concurrent requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._here = 0
 
     def joined(self) -> bool:
-        """Return whether somebody else comes within a moment."""
+        """Return whether another request comes within a moment."""
         with self._lock:
             self._here += 1
         time.sleep(TOGETHER_S)
@@ -112,7 +112,7 @@ CROWD = Crowd()
 
 @FAULTS.add("request", says="seed: the answers are drawn anew")
 def shares_a_seed_in_a_batch(exchange: Exchange) -> None:
-    """The generator is the batch's: all who come at the same time have one seed."""
+    """The generator is the batch's: concurrent requests share one seed."""
     if exchange.body.get("seed") is not None and CROWD.joined():
         exchange.body["seed"] = 7
 
@@ -126,7 +126,7 @@ def passes_what_openai_has(exchange: Exchange) -> None:
 
 @FAULTS.add("request", says="the answer is to end in its stop ")
 def leaves_the_stop_out(exchange: Exchange) -> None:
-    """A gateway asks for answers as OpenAI gives them."""
+    """A gateway requests answers without vLLM's extra fields."""
     exchange.body.pop("include_stop_str_in_output", None)
 
 

@@ -1,4 +1,4 @@
-"""Starts a lane's server with flags and a checkpoint that nobody declared.
+"""Starts a lane's server with undeclared flags and an undeclared checkpoint.
 
 Stands in `[start] server` of a lane in place of `-m MODULE`. `FAULT_FLAGS` has the flags,
 `FAULT_CHECKPOINT` the folder that is served in place of `FAULT_INSTEAD_OF`.

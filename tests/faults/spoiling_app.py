@@ -80,7 +80,7 @@ class Spoiling:
         await self.app(scope, receive, spoilt)
 
     async def _crossed(self, scope: Any, receive: Any, send: Any) -> None:
-        """Give this answer to whoever asks at the same time, and take theirs."""
+        """Swap this answer with that of a concurrent request."""
         messages: list[Any] = []
 
         async def keep(message: Any) -> None:

@@ -23,7 +23,7 @@ CUT = "what_is_cut_is_the_answers_beginning"
 
 @FAULTS.add("asked", check="stop_string_is_not_in_the_answer", says=" holds the stop string '")
 def shows_the_stop_string(exchange: Exchange) -> None:
-    """A default of somebody's own: include_stop_str_in_output."""
+    """A custom default: include_stop_str_in_output."""
     if exchange.body.get("stop"):
         exchange.body["include_stop_str_in_output"] = True
 
@@ -42,7 +42,7 @@ def knows_no_stop_tokens(exchange: Exchange) -> None:
 
 @FAULTS.add("asked", check=PIECES, says="The answer does not end where a stop string first occurs")
 def looks_at_one_stop_string_only(exchange: Exchange) -> None:
-    """Of several strings only the first one counts."""
+    """Only the first of several strings counts."""
     if len(exchange.body.get("stop") or ()) > 1:
         exchange.body["stop"] = exchange.body["stop"][:1]
 
@@ -58,7 +58,7 @@ def looks_at_single_lines_only(exchange: Exchange) -> None:
 @FAULTS.add("chat", check=WHERE, says="and ought to be")
 @as_message
 def stops_a_word_too_early(message: Message) -> None:
-    """The text held back for the stop string goes with it."""
+    """The text buffered for the stop string is lost with it."""
     if message.stopped and isinstance(message.stop_reason, str):
         message.content = message.content.rstrip().rpartition(" ")[0]
 
@@ -66,7 +66,7 @@ def stops_a_word_too_early(message: Message) -> None:
 @FAULTS.add("chat", check=WHERE, says="and ought to be")
 @as_message
 def stops_a_word_too_late(message: Message) -> None:
-    """What was generated while the stop string was looked for is sent as well."""
+    """Text that was generated during the search for the stop string is sent as well."""
     if message.stopped and message.content:
         message.content += " and then"
 
@@ -82,7 +82,7 @@ def takes_a_stop_for_the_limit(message: Message) -> None:
 @FAULTS.add("chat", check=WHERE, says="reasoning is '' and ought to be", also=("reasoning",))
 @as_message
 def swallows_reasoning_that_is_stopped(message: Message) -> None:
-    """The parser never sees the end of the thinking, and what it held is gone (vllm#14170)."""
+    """The parser never sees the end of the thinking, and its buffer is lost (vllm#14170)."""
     if message.stopped and not message.content:
         message.reasoning = ""
 
@@ -130,7 +130,7 @@ def cuts_thinking_where_there_is_a_stop_list(message: Message) -> None:
 @FAULTS.add("chat", check=IDLE, says="which does not occur, finish_reason: unstopped 'tool_calls'")
 @as_message
 def says_length_where_there_is_a_stop_list(message: Message) -> None:
-    """With a stop list a call that is whole is said to be cut."""
+    """With a stop list a complete call is reported as cut."""
     if message.stops == [NEVER] and message.choice == "required":
         message.finish_reason = "length"
 
@@ -166,14 +166,14 @@ def allows_a_token_less(exchange: Exchange) -> None:
 
 @FAULTS.add("asked", check=NAMES, says=" tokens were generated, ")
 def knows_the_old_name_of_the_limit_alone(exchange: Exchange) -> None:
-    """The newer name is a field nobody knows, and the answer goes on to its end."""
+    """The newer name is an unknown field, and the answer goes on to its end."""
     exchange.body.pop("max_completion_tokens", None)
 
 
 @FAULTS.add("chat", check=CUT_CALL, says="finish_reason is 'tool_calls', due is 'length'")
 @as_message
 def takes_half_a_call_for_a_whole_one(message: Message) -> None:
-    """A call that the limit cut is said to be there (vllm#53269)."""
+    """A call that the limit cut is reported as complete (vllm#53269)."""
     if message.finish_reason == "length" and message.choice and message.asked["max_tokens"] > 1:
         message.finish_reason = "tool_calls"
 
@@ -181,6 +181,6 @@ def takes_half_a_call_for_a_whole_one(message: Message) -> None:
 @FAULTS.add("chat", check=CUT, says="content is '")
 @as_message
 def shows_cut_thinking_as_the_answer(message: Message) -> None:
-    """The limit ends the thinking, and the parser takes what is there for content (vllm#35221)."""
+    """The limit ends the thinking, and the parser returns it as content (vllm#35221)."""
     if message.finish_reason == "length" and not message.content and not message.choice:
         message.reasoning, message.content = "", message.reasoning

@@ -65,7 +65,7 @@ def streams_the_end_of_reasoning_as_content(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=SAME, says=".arguments: whole", also=("tools",))
 def drops_a_piece_of_the_arguments(exchange: Exchange) -> None:
-    """A delta that holds two things at once loses one (vllm#34449)."""
+    """A delta with two parts loses one (vllm#34449)."""
     pieces = [call for call in exchange.calls if not call["function"].get("name")]
     if pieces:
         pieces[len(pieces) // 2]["function"]["arguments"] = ""
@@ -73,7 +73,7 @@ def drops_a_piece_of_the_arguments(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=SAME, says=".arguments: whole", also=("tools",))
 def streams_no_arguments(exchange: Exchange) -> None:
-    """Empty arguments while the finish reason says tool_calls."""
+    """Empty arguments while the finish reason is tool_calls."""
     for call in exchange.calls:
         call["function"].pop("arguments", None)
 
@@ -145,7 +145,7 @@ def sends_a_chunk_twice(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=SAME, says="content: differs from character", also=("stop", "tools"))
 def swallows_the_last_content(exchange: Exchange) -> None:
-    """What was buffered for a stop string is never flushed."""
+    """Text that was buffered for a stop string is never flushed."""
     positions = [i for i, event in enumerate(exchange.events) if _content(event)]
     if positions:
         del exchange.events[positions[-1]]
@@ -221,7 +221,7 @@ def counts_chunks_for_tokens(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", check=ANSWERED, says="APIConnectionError")
 def breaks_streams_off(exchange: Exchange) -> None:
-    """The connection goes in the middle of an answer."""
+    """The connection breaks in the middle of an answer."""
     if not first_chat(exchange):
         exchange.cut_after = 3
 

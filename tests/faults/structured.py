@@ -85,7 +85,7 @@ def knows_no_enums(exchange: Exchange) -> None:
 
 @FAULTS.add("asked", check=UNLIKELY, says="content is not one JSON value (Expecting value: line ")
 def forgets_the_format_beside_tools(exchange: Exchange) -> None:
-    """The grammar of the tools takes the place of the format's."""
+    """The grammar of the tools replaces the format's."""
     if exchange.body.get("tools"):
         exchange.body.pop("response_format", None)
 
@@ -146,7 +146,7 @@ def gives_a_key_twice(content: str) -> str:
 
 @fault("json", says="content is not one JSON value (NaN is not a finite number)")
 def writes_nan(content: str) -> str:
-    """Python writes and reads it; it is no JSON."""
+    """Python writes and reads it; it is not JSON."""
     return re.sub(r"\d+", "NaN", content, count=1)
 
 

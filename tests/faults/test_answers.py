@@ -31,14 +31,14 @@ FAULTS = [
     *robustness.FAULTS.all,
 ]
 GATE = attrgetter("gate")
-# What only these gates ask for, in requests that are no chats, the other gates do not see.
+# These gates send requests that are not chats; the other gates do not see their faults.
 ASK_NO_CHAT = ("chat_template", "numerics")
-# These gates ask what the others never do: wrong requests, and more than ten at once. Their faults
+# These gates send what the others never do: wrong requests, and more than ten at once. Their faults
 # alter nothing else, and the conversation gates, which take longest, see the real server's answers.
 ASK_THE_UNUSUAL = ("robustness", "isolation")
 HANG_S = 20.0
 LONG_CHARACTERS = 200
-"""Longer than this are the questions that are asked at once, after a beginning they share."""
+"""Concurrent questions, which share their beginning, are longer than this."""
 
 
 def concerned(fault: Fault) -> Sequence[str]:

@@ -24,13 +24,13 @@ pytestmark = pytest.mark.real
 GATES = ("-m", "boot or pooling")
 RERANKER, CLASSIFIER = "qwen3-reranker", "qwen3-reranker/classifier"
 MINIATURES = {RERANKER: "qwen3-reranker", CLASSIFIER: "qwen3-classifier"}
-"""The miniature of each family that is asked."""
+"""The miniature of each tested family."""
 ALWAYS = named("turns_batches_round")
 
 
 @pytest.fixture(scope="module")
 def family(request: pytest.FixtureRequest) -> str:
-    """The family that is asked."""
+    """The tested family."""
     name: str = request.param
     return name
 

@@ -36,7 +36,7 @@ EACH_GATE = first_of_each(FAULTS, GATE)
 FIRST = [fault for fault in FAULTS if EACH_GATE(fault) or fault.name == "mixes_choices_up"]
 
 
-# These look at requests whose answers show alone what was not done; other faults show in the walk.
+# These check requests whose answers show a fault without a comparison; others show in the walk.
 OF_REQUESTED = {
     reasoning.CONTINUED, stop.NAMES, structured.CHOSEN, structured.UNLIKELY, structured.BLANKS,
     tools.STRICT, tools.NAMED,
@@ -66,7 +66,7 @@ def concerned(fault: Fault) -> list[str]:
         return [*NOT_LONG]
     if fault.check in frames.PACED:
         return [*SHORT, *ARRIVAL]  # all else sees the real server's own answers
-    # What is said is changed, and not when: innocent changes are watched for that, too.
+    # The text is changed, and not its timing: innocent changes are checked for that, too.
     arrival_options = () if fault.gate is None else NOT_ARRIVAL
     return [
         *SHORT,

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 # These modules add their faults to the list of `dialects`.
 MODULES = (dialect_answers, dialect_streams)
-# All faults alter routes that no other gate asks; one gate is run beside.
+# All faults alter routes that only this gate uses; one more gate is run.
 GATES = ("-m", "boot or dialects")
 
 

@@ -29,7 +29,7 @@ TURNS = "every_turn_is_answered_for_its_own_agent"
 
 @dataclass(frozen=True)
 class Wear:
-    """How a server wears out, the check that sees it, and what that says."""
+    """How a server wears out, the check that detects it, and its message."""
 
     name: str
     check: str
@@ -50,7 +50,7 @@ SEEN_FROM_INSIDE = [
 
 @pytest.fixture(scope="module")
 def wearing(gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A real server that can be told how to wear out."""
+    """A real server that wears out on request."""
     served = Served(gates.MODEL, tmp_path_factory.mktemp("wearing"), gates_progress, WEARING)
     gates_progress.done()
     yield served

@@ -49,7 +49,7 @@ def test_parsers_of_other_families_fail(tmp_path: Path) -> None:
 
 
 def test_template_without_a_thinking_switch(tmp_path: Path, weights: Path) -> None:
-    """The parser does (vllm#54744); the tag between thinking and answer is no text to a client."""
+    """The parser has one (vllm#54744); the tag between thinking and answer is not text."""
     template = weights / "chat_template.jinja"
     text = template.read_text(encoding="utf-8")
     assert SWITCH in text

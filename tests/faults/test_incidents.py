@@ -41,7 +41,7 @@ EDIT = prompt_edits.one_newline_more
 
 
 class Field:
-    """Two projects: one in which something goes wrong, and an empty one with the incident alone."""
+    """Two projects: one with a fault, and an empty one with only the incident."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.project = folder / "project"
@@ -51,7 +51,7 @@ class Field:
         self.env = {"OPENAI_API_KEY": key}
 
     def fails(self, gate: str, check: str, *arguments: str) -> IncidentFolder:
-        """Run the gates where something is wrong; return the check's incident, the rest is gone."""
+        """Run the gates with the fault; return the check's incident and remove the rest."""
         gates_run = gates.run(self.project, *arguments, env=self.env)
         incidents = {
             incident["test"].partition("[")[0]: incident
@@ -142,7 +142,7 @@ def test_edited_template_is_replayed(
             "--checkpoint", str(weights), "-m", "chat_template",
         )  # fmt: skip
     assert not Path(incident_folder.incident.checkpoint.source).exists()
-    # Nothing is asked but the folder: this machine's lane boots, with the incident's own template.
+    # Only the folder is named: this machine's lane boots, with the incident's own template.
     replayed, gates_run = upstream_field.replay()
     assert replayed["answer"] == "REPRODUCED", gates_run.output
     assert "prompt files are the incident's, weights are the miniature's" in replayed["notes"][-1]
@@ -164,7 +164,7 @@ def test_dying_engine_is_replayed(field: Field, shared: Served) -> None:
     log = gzip.decompress((incident_folder.folder / "log.txt.gz").read_bytes()).decode()
     assert "EngineDeadError" in log
 
-    # What could run anything is not booted from an incident; whoever wants it says so.
+    # A command that could run anything is booted from an incident only on request.
     with gates.start(field.empty, "--repro", "incident", model=None) as process:
         output = process.communicate()[0]
     assert process.returncode == pytest.ExitCode.USAGE_ERROR

@@ -46,5 +46,5 @@ def test_valid_request_that_kills_the_engine_turns_it_red(
     assert ran.outcomes()["robustness"] == "FAIL", ran.output
     words = ran.reasons("robustness")
     assert f"{request_}:\n" in words
-    # The process goes down a while after its engine: who asks first sees either.
+    # The process ends a while after its engine: the first request may see either.
     assert "an ordinary question: no answer" in words or "the server died while serving" in words

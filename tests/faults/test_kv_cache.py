@@ -1,4 +1,4 @@
-"""A real server whose KV cache holds the wrong thing turns the features gate red."""
+"""A real server with wrong contents in its KV cache turns the features gate red."""
 
 from __future__ import annotations
 

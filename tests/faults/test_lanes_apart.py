@@ -57,28 +57,28 @@ class Open:
 
 @dataclass(frozen=True)
 class Difference:
-    """How the canary differs from the stable lane, and what the verdict has to say."""
+    """How the canary differs from the stable lane, and the expected verdict."""
 
     name: str
     verdict: str
     axes: set[str]
-    """Those the bundle diff has to name, and no others."""
+    """The axes that the bundle diff must name, and no others."""
     canary: Callable[[Path], Tables]
     gates: str = BOOT
     says: str = ""
     """A part of a reason."""
     kind: str | None = None
-    """What the check that tells them apart is."""
+    """The kind of the check that distinguishes them."""
     stable: Callable[[Path], Tables] = lambda _: {}
     waiver: int | None = None
-    """In how many days a waiver of the failure ends."""
+    """The days until a waiver of the failure ends."""
     drift: set[str] = field(default_factory=set)
-    """Names of what is listed although nothing failed."""
+    """Names that are listed although nothing failed."""
     warned: bool = False
 
 
 def edited_template(folder: Path) -> Tables:
-    """Return a lane that serves with a template of its own."""
+    """Return a lane that serves with its own template."""
     _, miniature = subject_of(gates.MODEL)
     template = folder / "chat_template.jinja"
     shutil.copy(f"{miniature.source}/chat_template.jinja", template)
@@ -88,7 +88,7 @@ def edited_template(folder: Path) -> Tables:
 
 
 def open_door(folder: Path) -> Tables:
-    """Return a lane whose server asks nobody for a key."""
+    """Return a lane whose server requires no key."""
     (folder / "open_door.py").write_text(OPEN_DOOR, encoding="utf-8")
     return {
         "env": {"PYTHONPATH": str(folder)},
@@ -137,7 +137,7 @@ DIFFERENCES = [
     Difference(
         "a-missing-package",
         "REJECT",
-        set(),  # an interpreter without vLLM is no bundle that could be known
+        set(),  # an interpreter without vLLM has no known bundle
         lambda _: {"python": sys.executable},
         gates="boot",
         says="boot is FAIL",

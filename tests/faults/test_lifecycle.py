@@ -28,18 +28,18 @@ ROLLING = "rolling or one_after_the_other"
 CACHES = "killed or garbled or only_read"
 SERVED = "rope_theta"
 BOOTS_S = 900.0
-"""What five boots, one after the other or two at once, may take on a busy machine."""
+"""The time limit of five boots, in turn or two at once, on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """How a server goes wrong, the check that sees it, and what that says."""
+    """How a server goes wrong, the check that detects it, and its message."""
 
     name: str
     check: str
     says: str
     asked: str = HELD
-    """Which tests are run."""
+    """The tests to run."""
 
 
 FAULTS = [
@@ -93,7 +93,7 @@ def test_a_warm_cache_of_another_model_is_red(tmp_path: Path) -> None:
 
 
 def checks_of_caches() -> AbstractSet[str]:
-    """Return the checks of boots on caches that were used."""
+    """Return the checks of boots on used caches."""
     return {
         "boots_on_what_a_killed_boot_left",
         "boots_on_garbled_caches",

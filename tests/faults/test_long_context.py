@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-# The other gates ask for no prompt so long, and the faults alter nothing else.
+# The other gates send no prompt of this length, and the faults alter nothing else.
 GATES = ("-m", "boot or long_context")
 LIMIT = ("--stall-timeout", f"{long_context.LIMIT_S}")
 FAULTS = long_context.FAULTS.all

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 TOOLS = "the tools you declared are not in the prompt"
-# A fault, its family and checkpoint, what is replaced in the template, and what is said of it.
+# A fault, its family and checkpoint, the replacement in the template, and the expected message.
 FAULTS = {
     "tools-qwen3.5": (
         "qwen3.5", "qwen3.5", "{%- if tools and tools is iterable and tools is not mapping -%}",

@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 NAMED_WITHIN_S = 15.0
-"""From the last line of the log; most of it is what vLLM takes to end: 5.1 s on two AVX2 cores."""
+"""From the last line of the log; most of it is vLLM's shutdown: 5.1 s on two AVX2 cores."""
 TEMPLATE = "{{ raise_exception('no conversation is ever right') }}"
 
 
 @dataclass(frozen=True)
 class BootFault:
-    """What is wrong with a boot, and the name of that."""
+    """A wrong boot, and the name of its failure."""
 
     name: str
     id: str
     serve: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
-    """What is otherwise in `config.json`."""
+    """The changes in `config.json`."""
     spoil: Callable[[Path], object] = lambda _: None
     """Changes the copy of the weights."""
     source: str = ""
@@ -57,7 +57,7 @@ class BootFault:
 
 
 def cut_short(name: str) -> Callable[[Path], object]:
-    """Return what cuts a file short."""
+    """Return a function that cuts a file short."""
 
     def shorten(folder: Path) -> None:
         data = (folder / name).read_bytes()
@@ -115,7 +115,7 @@ def booted(fault: BootFault, lane: Lane, folder: Path, progress: Progress, **ser
 
 
 def name_of_failure(server: Server) -> str:
-    """Return the name on the first line that a person reads; the server is gone after that."""
+    """Return the name on the first line of the message; assert that the server has ended."""
     server.stop()
     failure = server.boot.failure
     assert failure, "it came up"

@@ -22,16 +22,16 @@ pytestmark = pytest.mark.real
 
 @dataclass(frozen=True)
 class Wrong:
-    """A lane or a checkpoint that cannot boot, and the words for it."""
+    """A lane or a checkpoint that cannot boot, and the expected message."""
 
     check: str
     id: str
-    """The name of it."""
+    """The name of the failure."""
     both: str
-    """Said by preflight and by the server's log alike."""
+    """In the messages of both preflight and the server's log."""
     serve: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
-    """What is otherwise in `config.json`."""
+    """The changes in `config.json`."""
 
 
 WRONG = [

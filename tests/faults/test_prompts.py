@@ -38,7 +38,7 @@ def base_url(upstream: Upstream) -> Iterator[str]:
 
 @pytest.fixture
 def checkpoint(shared: Served, project: Path) -> Path:
-    """A copy of the miniature; of its own name, so that its goldens are found."""
+    """A copy of the miniature with the same name, so that its goldens are found."""
     folder = project / "weights" / "miniature"
     return shutil.copytree(shared.checkpoint.source, folder)
 

@@ -17,7 +17,7 @@ from pytest_vllm_gates.process.guard import parents
 pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 OVERLAY = Path(__file__).parent / "ranks"
-# Longer than the import of torch takes on a machine that is slow, and has nothing else to do.
+# Longer than the import of torch takes on a slow, idle machine.
 STALL_S = 12.0
 LIMIT_S = 4 * STALL_S
 RANKS = ("allreduce", "--lane", "ranks", "--ranks", "2", "--stall-timeout", str(STALL_S))
@@ -26,7 +26,7 @@ NO_INTERFACE = {"GLOO_SOCKET_IFNAME": "nonexistent0"}
 
 @dataclass(frozen=True)
 class Fault:
-    """One rank of two, spoiled, and what is to be said of it."""
+    """One rank of two, spoiled, and the expected message."""
 
     name: str
     told: str
@@ -107,7 +107,7 @@ def test_named_interface_is_used(project: Path, capsys: pytest.CaptureFixture[st
     assert report["interfaces"] == ["lo 127.0.0.1"]
     assert report["backend"] == "gloo"
     assert [each["bytes"] for each in report["sizes"]] == [2**13, 2**20, 2**24, 2**26]
-    for size in report["sizes"]:  # two ranks: what goes over the bus is what is summed
+    for size in report["sizes"]:  # two ranks: the bus carries the same bytes that are summed
         assert (
             size["busbw"] == pytest.approx(size["algbw"]) == size["bytes"] / size["round_s"] / 1e9
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-# Other gates ask greedily, where none of these has an effect; one of them is run beside.
+# Other gates send greedy requests, on which these faults have no effect; one of them is run, too.
 GATES = ("-m", "boot or sampling or reasoning")
 
 
@@ -32,7 +32,7 @@ def test_turns_the_sampling_gate_red(fault: Fault, upstream: Upstream, run: Run)
     assert judged_run.status == 1
 
 
-def test_a_parameter_that_is_refused_is_no_fault(upstream: Upstream, run: Run) -> None:
+def test_a_refused_parameter_is_not_a_fault(upstream: Upstream, run: Run) -> None:
     def refuse(exchange: Exchange) -> None:
         if exchange.body.get("min_p"):
             exchange.body["min_p"] = 2.0  # vLLM answers with 400

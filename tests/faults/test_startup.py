@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-# What somebody put before the app: it keeps 20 MiB of every request. Some sixty are made.
+# A middleware before the app that keeps 20 MiB of every request. Some sixty are sent.
 LEAK = """\
 class Leaking:
     kept = []
@@ -41,7 +41,7 @@ def test_leak_fails(tmp_path: Path) -> None:
 
 
 def test_changed_start_and_small_cache_fail(tmp_path: Path) -> None:
-    # Of the shipped lane's name: it is compared with what that one recorded.
+    # With the shipped lane's name: it is compared with that lane's recorded start.
     changed = {"enable_prefix_caching": False, "num_gpu_blocks_override": 30}
     own_lane.write(tmp_path, LANE, serve=changed)
     arguments = ("--lane", LANE, "--stall-timeout", "30", "-m", "boot or startup or long_context")
@@ -57,7 +57,7 @@ def test_changed_start_and_small_cache_fail(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_flag_without_effect_fails(tmp_path: Path) -> None:
-    # vLLM replaces the one with a line in its log, and drops the other without any.
+    # vLLM replaces the first with a line in its log, and drops the second without one.
     asked = {"attention_backend": "TRITON_ATTN", "async_scheduling": True}
     own_lane.write(tmp_path, "asking", serve=asked)
     ran = gates.run(tmp_path, "--lane", "asking", "-m", "boot or startup")

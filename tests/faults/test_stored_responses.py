@@ -60,13 +60,13 @@ def test_stored_responses_have_to_go_on(upstream: Upstream, run: Run) -> None:
 
 
 def retrieves_another_response(exchange: Exchange) -> None:
-    """A store that is shared answers with the response of somebody else."""
+    """A shared store answers with another client's response."""
     if exchange.method == "GET" and exchange.path.startswith(f"{RESPONSES}/"):
         exchange.events[0]["id"] = "resp_of_somebody_else"
 
 
 def retrieves_no_text(exchange: Exchange) -> None:
-    """Of a stored response only the envelope is kept."""
+    """Only the envelope of a stored response is kept."""
     if exchange.method == "GET" and exchange.path.startswith(f"{RESPONSES}/"):
         exchange.events[0]["output"] = []
 
@@ -85,7 +85,7 @@ def cancels_nothing(exchange: Exchange) -> None:
         (cancels_nothing, "the status is 'completed' after it was cancelled"),
     ],
 )
-def test_a_store_has_to_keep_what_was_answered(
+def test_a_store_has_to_keep_the_answer(
     change: Callable[[Exchange], None],
     says: str,
     upstream: Upstream,

@@ -46,7 +46,7 @@ ttft_s = 0.08
 itl_s = 0.08
 """
 BUSY_S = 300.0
-"""The longest that other work goes on, should nobody end it."""
+"""The longest time that other work runs if it is not ended."""
 FEW = {
     "groups": 12,
     "pairs": [1, 2],
@@ -56,7 +56,7 @@ FEW = {
 
 
 def run_spoilt(folder: Path, server: Served, fault: str, *arguments: str) -> gates.GatesRun:
-    """Let the server spoil what it is told to, and run the gate on it."""
+    """Have the server spoil its answers, and run the gate on it."""
     http.post(server.endpoint, f"/spoil?{fault}", {}).raise_for_status()
     try:
         return gates.run(
@@ -106,7 +106,7 @@ def test_lane_slower_than_another_is_a_regression(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def other_work() -> Iterator[None]:
-    """Keep every processor busy with what is no server's."""
+    """Keep every processor busy with other work."""
     code = f"import time\nend = time.monotonic() + {BUSY_S}\nwhile time.monotonic() < end: pass"
     argv = [sys.executable, "-c", code]
     running = [subprocess.Popen(argv) for _ in os.sched_getaffinity(0)]

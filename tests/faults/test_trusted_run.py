@@ -1,6 +1,6 @@
-"""A server that computes something else than a trusted run is told from one that does not.
+"""A server that computes something else than a trusted run is detected.
 
-Each fault is of the server: what it was asked to serve, and with what flags, is the same.
+Each fault is in the server: its checkpoint and its flags are the same.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ POSITIONS = "positions, or the KV cache"
 
 @dataclass(frozen=True)
 class Silent:
-    """What a server does that nobody asked for."""
+    """An unrequested change in a server."""
 
     name: str
     model: str
     looks: str
     number: tuple[str, float, float] | None = None
-    """A name of `config.json`, its factor, and what is added then."""
+    """A name of `config.json`, its factor, and the added value."""
     weights: str = ""
     """How `benchmarks/rounded_weights.py` changes them."""
     flags: str = ""
     silent: str = ""
-    """What `benchmarks/silent/sitecustomize.py` does in the server's processes."""
+    """The change of `benchmarks/silent/sitecustomize.py` in the server's processes."""
     seen_by_tolerances: bool = False
     """Whether a test with fixed tolerances fails, too."""
 
@@ -81,7 +81,7 @@ def judged(run: gates.GatesRun) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def trusted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return the project whose golden is of a family's server that is well."""
+    """Return the project with a golden of a family's healthy server."""
     folders: dict[str, Path] = {}
 
     def of(model: str) -> Path:

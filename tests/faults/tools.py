@@ -30,7 +30,7 @@ HOT = 0.5  # temperatures from here on are those of the sampled calls
 
 
 def argument(says: str) -> Callable[[Callable[[str], Any]], Change]:
-    """Make a fault of a function that rewrites the texts in calls that hold just one."""
+    """Make a fault of a function that rewrites the texts in calls with just one."""
 
     def declare(rewrite: Callable[[str], Any]) -> Change:
         def change(message: Message) -> None:
@@ -163,7 +163,7 @@ def takes_required_for_auto(exchange: Exchange) -> None:
 
 @FAULTS.add("asked", check=CHOICE, says="get_weather was to be called, once, and nothing is")
 def takes_a_named_tool_for_auto(exchange: Exchange) -> None:
-    """The model decides although the client did."""
+    """The model chooses although the client has chosen."""
     if isinstance(exchange.body.get("tool_choice"), dict):
         exchange.body["tool_choice"] = "auto"
 
@@ -188,7 +188,7 @@ def calls_a_tool_although_none_was_allowed(message: Message) -> None:
 @FAULTS.add("chat", check=CHOICE, says="no tool was to be called (undeclared), and get_weather is")
 @as_message
 def calls_a_tool_where_there_are_none(message: Message) -> None:
-    """A call that the model was taught and nobody declared."""
+    """A call of a tool that the model was taught and that is not declared."""
     if len(message.asked["messages"]) > 1 and not (message.choice or message.stopped):
         message.calls = [Call("get_weather", '{"city": "Oslo"}', "call-0")]
         message.finish_reason = "tool_calls"
@@ -203,7 +203,7 @@ def knows_no_strict_tools(exchange: Exchange) -> None:
 
 @FAULTS.add("asked", check=NAMED, says="get_time was to be called, once, and get_weather is")
 def names_the_first_tool(exchange: Exchange) -> None:
-    """Whatever tool is named, the first one is called."""
+    """The first tool is called instead of the named one."""
     if isinstance(exchange.body.get("tool_choice"), dict):
         name = exchange.body["tools"][0]["function"]["name"]
         exchange.body["tool_choice"] = {"type": "function", "function": {"name": name}}
@@ -218,7 +218,7 @@ def does_not_know_one_call_at_a_time(exchange: Exchange) -> None:
 @FAULTS.add("chat", check=LOST, says="2 calls came, and the tokens hold 3")
 @as_message
 def drops_one_of_several_calls(message: Message) -> None:
-    """Parallel calls: the second takes the place of the first (vllm#41967)."""
+    """Parallel calls: the second replaces the first (vllm#41967)."""
     if len(message.calls) > 1:
         del message.calls[0]
 
@@ -315,25 +315,25 @@ def makes_one_line_of_it(text: str) -> str:
 
 @argument(says="&lt; b &amp;&amp; c &gt; d")
 def escapes_as_html(text: str) -> str:
-    """Somebody fears markup."""
+    """A filter removes markup."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 @argument(says="whole: text is '?n?c?d?")
 def writes_question_marks(text: str) -> str:
-    """What is not ASCII is lost between two encodings."""
+    """Text that is not ASCII is lost between two encodings."""
     return text.encode("ascii", "replace").decode()
 
 
 @argument(says="whole: text is 7, written was '007'")
 def reads_numbers_in_texts(text: str) -> str | int:
-    """What looks like a number becomes one, although the schema says text."""
+    """Text that looks like a number becomes one, although the schema requires text."""
     return int(text) if text.isdigit() else text
 
 
 @argument(says='whole: text is ["1", 2, null, true], written was \'["1", 2, null, true]\'')
 def reads_json_in_texts(text: str) -> Any:
-    """What looks like JSON becomes it, although the schema says text."""
+    """Text that looks like JSON becomes JSON, although the schema requires text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -364,7 +364,7 @@ def reads_integers_as_floats(message: Message) -> None:
 @FAULTS.add("chat", check=TYPES, says="whole: days is '7', written was 7")
 @as_message
 def knows_no_optional_types(message: Message) -> None:
-    """A parser that looks for `type` takes what is declared by `anyOf` for text."""
+    """A parser that looks for `type` treats values declared by `anyOf` as text."""
     for call in message.calls:
         if "days" in call.values:
             call.values = {**call.values, "days": str(call.values["days"])}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 120.0
 REQUEST_ID = "x-request-id"
 OWN_ID = re.compile(r"[0-9a-f]{32}")
-"""The ids that the gates draw, in place of those that they send on purpose."""
+"""The ids that the gates draw, not those that they send on purpose."""
 # Headers of an answer that a proxy hands on, besides those of its body.
 ANSWERED = (
     "access-control-allow-credentials", "access-control-allow-headers",
@@ -27,7 +27,7 @@ ANSWERED = (
 
 
 class Upstream:
-    """The real server. It answers greedily, so a request asked before is not asked again."""
+    """The real server. It answers greedily, so an earlier request is not sent again."""
 
     def __init__(self, base_url: str, key: str | None, model: str) -> None:
         self.host = urlsplit(base_url).netloc

@@ -69,7 +69,7 @@ def show(part: Part, url: str) -> None:
 
 
 def words(exchange: Exchange) -> str:
-    """Return everything of a request's messages but the images."""
+    """Return a request's messages without the images."""
     texts = [
         message["content"]
         if not isinstance(message.get("content"), list)
@@ -100,7 +100,7 @@ def swaps_images(exchange: Exchange) -> None:
 
 @FAULTS.asked(CHAT, SEVERAL, "is to be seen, and the answer is", PROMPTS, SCORED)
 def loses_the_second_image(exchange: Exchange) -> None:
-    """Of several images in a message the first one is kept."""
+    """Only the first of several images in a message is kept."""
     for content in contents(exchange):
         images = [part for part in content if is_image(part)]
         if 1 < len(images) <= 3:
@@ -140,7 +140,7 @@ def sees_one_picture_alone(exchange: Exchange) -> None:
 
 @FAULTS.asked(CHAT, DETAILS, "3 is to be seen, and the answer is")
 def sees_too_little_of_a_digit(exchange: Exchange) -> None:
-    """What is thin in a picture is lost when it is resized: each digit is seen as another."""
+    """Thin lines are lost when a picture is resized: each digit is seen as another."""
     for part in pictures(exchange) if asks(exchange, "digit") else ():
         show(part, _of_size(part, Scene("digit", number=8, share=0.8)) or url_of(part))
 
@@ -169,7 +169,7 @@ def calls_for_another_picture(exchange: Exchange) -> None:
 
 @FAULTS.asked(CHAT, STREAMED, "content: whole 'red', streamed 'blue'")
 def streams_another_picture(exchange: Exchange) -> None:
-    """The path of streams has pictures of its own."""
+    """Streams get other pictures."""
     if exchange.streamed and asks(exchange, "colour"):
         images = pictures(exchange)
         if len(images) == 1:
@@ -190,7 +190,7 @@ def reads_jpeg_as_bgr(exchange: Exchange) -> None:
 
 @FAULTS.asked(CHAT, FILES, "top is to be seen, and the answer is")
 def ignores_exif(exchange: Exchange) -> None:
-    """A picture that is to be turned is not."""
+    """A picture is not turned as its metadata requires."""
     for part in pictures(exchange):
         data = _data(part)
         if data[JPEG_START:4] == JPEG_EXIF:
@@ -220,7 +220,7 @@ def cuts_sixteen_bits(exchange: Exchange) -> None:
 
 
 class Kept:
-    """What a broken cache remembers, by run: a new text begins a new one."""
+    """The memory of a broken cache, by run: a new text begins a new one."""
 
     def __init__(self) -> None:
         self._urls: dict[str, str] = {}
@@ -237,7 +237,7 @@ _warm, _by_size = Kept(), Kept()
 
 @FAULTS.asked(CHAT, CACHE, "is to be seen, and the answer is")
 def keeps_the_picture_of_a_warm_prefix(exchange: Exchange) -> None:
-    """Behind a text that is known, the picture that came first is seen."""
+    """After a known text, the picture of the first request is seen."""
     if cases.SHIFTED in words(exchange):
         for part in pictures(exchange):
             show(part, _warm.first(words(exchange) + _size(part), url_of(part)))
@@ -294,7 +294,7 @@ def places_images_one_token_late(exchange: Exchange) -> None:
 
 @FAULTS.told(RENDER, PROMPTS, "two images have the identity")
 def cuts_the_hash_of_images(exchange: Exchange) -> None:
-    """Of an image's hash too little is kept."""
+    """Too little of an image's hash is kept."""
     for event in exchange.events:
         hashes = ((event.get("features") or {}).get("mm_hashes") or {}).get("image") or []
         hashes[:] = ["0" for _ in hashes]
@@ -323,7 +323,7 @@ def streams_image_tokens_as_text(exchange: Exchange) -> None:
 
 @FAULTS.asked(CHAT, SCORED, "answer: another token from output position")
 def normalises_with_the_wrong_sign(exchange: Exchange) -> None:
-    """Where scores are asked for, what is bright in a picture is dark."""
+    """In requests for scores, bright parts of a picture are dark."""
     if exchange.body.get("prompt_logprobs") is not None:
         for part in pictures(exchange):
             if scene := SCORED_SCENES.get(url_of(part)):
@@ -338,7 +338,7 @@ SCORED_SCENES = {png_url(scene): scene for case in scored.CASES for scene in cas
 
 @FAULTS.asked(CHAT, BAD, "answered 200")
 def keeps_no_limit(exchange: Exchange) -> None:
-    """Images beyond the limit are left out without a word."""
+    """Images beyond the limit are silently left out."""
     for content in contents(exchange):
         images = [part for part in content if is_image(part)]
         for part in images[4:]:
@@ -347,7 +347,7 @@ def keeps_no_limit(exchange: Exchange) -> None:
 
 @FAULTS.asked(CHAT, BAD, "answered 200")
 def takes_half_a_picture(exchange: Exchange) -> None:
-    """What is missing of a file is filled up."""
+    """The missing part of a file is filled up."""
     for part in pictures(exchange):
         data = _data(part)
         if data[:4] == b"\x89PNG" and b"IEND" not in data:
@@ -370,7 +370,7 @@ def refuses_without_a_word(exchange: Exchange) -> None:
 
 @FAULTS.asked(CHAT, MEDIA, "answered 200")
 def leaves_sounds_out(exchange: Exchange) -> None:
-    """A sound that is not served is left out without a word."""
+    """A sound that is not served is silently left out."""
     for content in contents(exchange):
         content[:] = [part for part in content if part.get("type") != "input_audio"]
 

@@ -1,4 +1,4 @@
-"""A middleware before vLLM's app that wears out: what was right at first goes wrong later.
+"""A middleware before vLLM's app that wears out: right answers at first, wrong ones later.
 
 `POST /wear?<way>` begins to count chats anew, and chooses how they go wrong; without a way nothing
 does. `WEAR` in the environment chooses one from the start. vLLM itself loads it
@@ -14,11 +14,11 @@ from typing import Any
 
 CHAT = "/v1/chat/completions"
 RIGHT = 256
-"""So many chats are answered right before `forgets` begins."""
+"""This many chats are answered correctly before `forgets` begins."""
 EVERY = 3
 MIXED = 40
 LOST = 300
-"""One of so many chats has no answer."""
+"""One of this many chats has no answer."""
 SLOWER_S = 0.001
 
 
@@ -52,7 +52,7 @@ class Wearing:
         await self.app(scope, giving(json.dumps(body).encode(), receive), send)
 
     async def wear(self, body: dict[str, Any]) -> None:
-        """Change a request as the way says."""
+        """Change a request by the given way."""
         ticket = body.get("structured_outputs")
         if self.way == "forgets" and self.chats > RIGHT and self.chats % EVERY == 0 and not ticket:
             body["messages"][-1]["content"] = "Count to three."
@@ -77,7 +77,7 @@ async def read(receive: Any) -> bytes:
 
 
 def giving(body: bytes, receive: Any) -> Any:
-    """Return what gives another body in place of the one that was read."""
+    """Return a `receive` that gives another body than the one that was read."""
     given = False
 
     async def give() -> Any:

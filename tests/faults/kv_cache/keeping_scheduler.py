@@ -1,7 +1,7 @@
 """A scheduler whose prefix cache keeps the names of blocks that it gives to others.
 
-Where a block is used again, the prompt that filled it first still finds it, with a neighbour's
-content. Nothing shows while no block is used again.
+When a block is reused, the prompt that filled it first still finds it, with a neighbour's
+content. The fault does not show until a block is reused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from vllm.v1.core.sched.scheduler import Scheduler
 
 
 class Keeping(Scheduler):  # type: ignore[misc]
-    """vLLM's scheduler, with evictions that the cache does not hear of."""
+    """vLLM's scheduler, with evictions that are not reported to the cache."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take what vLLM gives each scheduler."""
+        """Take vLLM's arguments of a scheduler."""
         super().__init__(*args, **kwargs)
         pool = self.kv_cache_manager.block_pool
 

@@ -8,7 +8,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.example_connector import Examp
 
 
 class Silent(ExampleConnector):  # type: ignore[misc]
-    """Loads nothing: the blocks hold what was in them before."""
+    """Loads nothing: the blocks keep their old contents."""
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         """Leave out what is to be loaded."""
