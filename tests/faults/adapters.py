@@ -85,9 +85,7 @@ def question(exchange: Exchange) -> str:
 
 def in_company(exchange: Exchange) -> bool:
     """Return whether it is streamed and short, as the requests that are sent at once."""
-    own = bool(
-        exchange.body.get("return_token_ids")
-    )  # not the chat of the attach
+    own = bool(exchange.body.get("return_token_ids"))  # not the chat of the attach
     return own and exchange.streamed and len(question(exchange)) < LONG
 
 

@@ -171,7 +171,7 @@ def has_a_shorter_context(exchange: Exchange) -> None:
                 model["max_model_len"] = 2304
 
 
-@FAULTS.add("anything", check="planned_context_has_room", says="requests were begun anew")
+@FAULTS.add("anything", check="planned_context_has_room", says="requests were preempted")
 def preempts(exchange: Exchange) -> None:
     """The cache is too small for concurrent requests, and each is preempted in turn."""
     _metrics(exchange, "vllm:num_preemptions_total", time.monotonic() * 1000)
