@@ -36,7 +36,7 @@ def rows(exchange: Exchange) -> list[dict[str, Any]]:
     return found
 
 
-@SCORING.told(SCORE, FORM, "these are not between 0 and 1", MODELS, KEEPS, CUT, ORDER)
+@SCORING.told(SCORE, FORM, "some are not between 0 and 1", MODELS, KEEPS, CUT, ORDER)
 def gives_logits(exchange: Exchange) -> None:
     """Scores come without the activation that thresholds were set for."""
     for row in rows(exchange):
@@ -57,7 +57,7 @@ def turns_pairs_round(exchange: Exchange) -> None:
     body["text_1"], body["text_2"] = body["text_2"], body["text_1"]
 
 
-@SCORING.told(SCORE, KEEPS, "at most 0.02 apart are due", ORDER)
+@SCORING.told(SCORE, KEEPS, "expected at most 0.02 apart", ORDER)
 def turns_batches_round(exchange: Exchange) -> None:
     """The scores of a batch come in the other order, with the indices of the right one."""
     found = rows(exchange)
@@ -71,7 +71,7 @@ def counts_the_question_twice(exchange: Exchange) -> None:
     exchange.events[0]["usage"]["prompt_tokens"] += 5
 
 
-@SCORING.asked(SCORE, CUT, "tokens were to be left, and usage counts")
+@SCORING.asked(SCORE, CUT, "tokens are expected after the cut, and usage counts")
 def cuts_no_pairs(exchange: Exchange) -> None:
     """A gateway drops `truncate_prompt_tokens`."""
     exchange.body.pop("truncate_prompt_tokens", None)
@@ -83,7 +83,7 @@ def ranks_the_worst_first(exchange: Exchange) -> None:
     exchange.events[0]["results"].reverse()
 
 
-@SCORING.told(RERANK, ORDER, "documents are due, and these came")
+@SCORING.told(RERANK, ORDER, "documents, got the indices")
 def ignores_top_n(exchange: Exchange) -> None:
     """One document comes twice."""
     results = exchange.events[0]["results"]
@@ -97,7 +97,7 @@ def names_labels_by_another_list(exchange: Exchange) -> None:
         row["label"] = {"question": "document", "document": "other"}.get(row["label"], "question")
 
 
-@LABELLING.told(CLASSIFY, FORM, "the probabilities are ", MODELS)
+@LABELLING.told(CLASSIFY, FORM, "the probabilities sum to ", MODELS)
 def gives_each_label_a_probability_of_its_own(exchange: Exchange) -> None:
     """The activation is that of several labels at once."""
     for row in rows(exchange):

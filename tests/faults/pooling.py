@@ -66,7 +66,7 @@ def asked_before(exchange: Exchange) -> bool:
         return isinstance(text, str) and SERVED[text] > 1
 
 
-@FAULTS.told(EMBEDDINGS, KEEPS, "from the one it has alone", COMPANY, FORMS, LONG)
+@FAULTS.told(EMBEDDINGS, KEEPS, "from its vector alone", COMPANY, FORMS, LONG)
 def pools_the_new_tokens_alone(exchange: Exchange) -> None:
     """Once its prefix is cached, a text gets another vector (vllm-ascend#5725)."""
     if asked_before(exchange):
@@ -91,7 +91,7 @@ def gives_vectors_of_tokens(exchange: Exchange) -> None:
     change_vectors(exchange, lambda vector: [number / math.sqrt(2) for number in 2 * vector])
 
 
-@FAULTS.told(EMBEDDINGS, BATCH, "and it is that of")
+@FAULTS.told(EMBEDDINGS, BATCH, "and it is the vector of")
 def reverses_a_batch(exchange: Exchange) -> None:
     """A batch comes back in another order, with the indices of the right one."""
     found = rows(exchange)
@@ -150,7 +150,7 @@ def serves_any_model(exchange: Exchange) -> None:
         SERVED["model"] = exchange.body.get("model")
 
 
-@FAULTS.told(EMBEDDINGS, OWN, "hardly told apart", MODELS, SCORES)
+@FAULTS.told(EMBEDDINGS, OWN, "hardly differ", MODELS, SCORES)
 def collapses(exchange: Exchange) -> None:
     """All texts have almost one direction: deterministic, and useless for retrieval."""
 
@@ -162,7 +162,7 @@ def collapses(exchange: Exchange) -> None:
     change_vectors(exchange, narrow)
 
 
-@FAULTS.told(EMBEDDINGS, FORMS, "from that of the text")
+@FAULTS.told(EMBEDDINGS, FORMS, "from the text's vector")
 def spoils_base64(exchange: Exchange) -> None:
     """Base64 has the numbers in the other order."""
     if exchange.body.get("encoding_format") == "base64":

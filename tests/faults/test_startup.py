@@ -37,7 +37,7 @@ def test_leak_fails(tmp_path: Path) -> None:
     assert ran.outcomes() == {"boot": "PASS", "long_context": "FAIL"}, ran.output
     words = ran.reasons("long_context")
     assert "the server's memory grew by" in words
-    assert "it will be killed one day" in words
+    assert "it will run out of memory" in words
 
 
 def test_changed_start_and_small_cache_fail(tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def stretches_pictures_to_squares(exchange: Exchange) -> None:
 WIDE = Scene("colour", ("green",), 128, 96)
 
 
-@FAULTS.told(RENDER, PROMPTS, "they part at token")
+@FAULTS.told(RENDER, PROMPTS, "they differ from token")
 def has_a_token_too_few(exchange: Exchange) -> None:
     """An image has one token less than features."""
     for event in exchange.events:

@@ -158,7 +158,7 @@ def test_terminal_variables_are_not_a_difference(
     assert "uses the kept server" in keep(project).stdout.str()
     monkeypatch.setenv("MY_TOKEN", "the-secret")
     result = keep(project)
-    assert "differs in variable MY_TOKEN (not there)" in result.stdout.str()
+    assert "differs in variable MY_TOKEN (added)" in result.stdout.str()
     assert "the-secret" not in result.stdout.str()
     for path in kept_registry.root().rglob("record.json"):
         assert "the-secret" not in path.read_text()

@@ -115,7 +115,7 @@ def test_server_death_fails_one_test_and_blocks_the_others(
         (
             "bangs",
             "boot::test_answers_sensibly[]",
-            "asked 'What is the capital of France?': the answer is only punctuation: '!!!",
+            "prompt 'What is the capital of France?': the answer is only punctuation: '!!!",
         ),
         (
             "any-key",
