@@ -1,9 +1,9 @@
 """Environments made from a lane's lock and kept in a cache, always complete.
 
 An environment lies in the cache as `environments/<lock>-<key>`; the key is a hash of the lock's
-text, the Python version and the platform. A changed lock makes another environment, and the old one
-stays as it was. It is built in a folder of its own and renamed into place by the holder of its file
-lock, so an environment under its final name is complete, whatever happened to earlier builders.
+text, the Python version and the platform. A changed lock makes a new environment, and the old one
+stays unchanged. Each is built in a separate folder and renamed into place under its file lock, so
+an environment under its final name is complete, whatever happened to earlier builders.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def versions(home: Path) -> dict[str, str]:
 
 
 def folders(home: Path) -> tuple[Path, ...]:
-    """Return where the packages of the environment at `home` lie."""
+    """Return the folders of packages of the environment at `home`."""
     return tuple(home.glob("lib/python*/site-packages"))
 
 
@@ -95,7 +95,7 @@ def pinned_urls(lane: Lane) -> dict[str, str]:
 
 
 def _home(lane: Lane, cache: Path) -> tuple[Path, str]:
-    """Return where the lane's environment lies or will lie, and the Python it is built on."""
+    """Return the folder of the lane's environment, made or not, and the Python it is built on."""
     python = _python(lane)
     text = bounded_read.data(_lock(lane), TEXT_BYTES)
     kind = f"\n{python} {sysconfig.get_platform()}".encode()
@@ -153,7 +153,7 @@ class _Build:
             differences = installed.difference(pins, versions(venv))
             if differences:
                 raise UserError(
-                    f"lane {self.lane.name}: uv did not install what {_lock(self.lane)} says:\n"
+                    f"lane {self.lane.name}: uv's packages differ from {_lock(self.lane)}:\n"
                     f"{installed.bulleted(differences)}\nsee its log: cat {self._log}"
                 )
             venv.rename(self.home)
@@ -164,11 +164,11 @@ class _Build:
     def _install(self, folder: Path, venv: Path, pins: dict[str, Requirement]) -> None:
         """Install the lock: from the configured sources, else torch from PyTorch's own index.
 
-        The configured sources come first because whoever configured them has said where packages
-        come from on this machine; asking them costs a second, and nothing is downloaded before
-        every package was found. Only when they answer and lack a build that is not on PyPI
-        (`torch==2.13.0+cpu`) is that one taken from PyTorch's index, which uv knows by itself, and
-        then all others from the configured sources. Either way the packages are the lock's.
+        The configured sources come first because the user chose them for this machine; a query
+        costs a second, and nothing is downloaded before every package was found. Only if they
+        answer and lack a build that is not on PyPI (`torch==2.13.0+cpu`), that build is taken from
+        PyTorch's index, which uv knows by itself, and then all others from the configured sources.
+        Either way the packages are the lock's.
         """
         install = ["pip", "install", "--no-deps", "--compile-bytecode",
                    "--python", str(interpreter(venv))]  # fmt: skip
@@ -223,16 +223,16 @@ def _lock(lane: Lane) -> Path:
 
 
 def _is_build(pin: Requirement) -> bool:
-    """Tell whether a pin wants a build of a version (`2.13.0+cpu`), which PyPI does not carry."""
+    """Whether a pin requires a build of a version (`2.13.0+cpu`), which PyPI does not carry."""
     return any(
         specifier.operator == "==" and "+" in specifier.version for specifier in pin.specifier
     )
 
 
 def _python(lane: Lane) -> str:
-    """Return the Python to build on: the version of one that is here, else what uv is to fetch.
+    """Return the Python to build on: an installed version, else the one that uv is to fetch.
 
-    It is the one the lane names, else the one that runs here where the lane allows that.
+    It is the one the lane names, else the running one if the lane allows that.
     """
     this_version, lane_version = platform.python_version(), lane.python_version
     if (
@@ -252,7 +252,7 @@ def _is_complete(home: Path) -> bool:
 
 @contextlib.contextmanager
 def _exclusive(home: Path, lane: Lane, progress: Progress) -> Iterator[None]:
-    """Hold the file lock of `home`, telling whoever waits for another run what is going on."""
+    """Take the file lock of `home`, and report while another run has it."""
     lock = _file_lock(home)
     started = time.monotonic()
     patience_s = 0.0
@@ -270,7 +270,7 @@ def _exclusive(home: Path, lane: Lane, progress: Progress) -> Iterator[None]:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what dead builders left behind, and `home` itself if it is no longer whole."""
+    """Remove leftovers of dead builders, and `home` itself if it is no longer complete."""
     if home.exists():
         home.rename(home.with_name(f"{home.name}{BUILDING}old-{time.time_ns()}"))
     for leftover in home.parent.glob(f"*{BUILDING}*"):

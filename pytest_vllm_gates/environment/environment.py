@@ -25,17 +25,18 @@ ASK_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class Environment:
-    """What a lane's server runs in; without `python` where that is somebody else's business."""
+    """The environment of a lane's server; without `python` if it is managed elsewhere."""
 
     python: Path | None
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of every distribution installed, by normalised name; empty where it cannot be known."""
+    """Versions of all installed distributions, by normalised name; empty if they cannot be
+    known."""
     made: bool = False
     """Whether it was made just now."""
     folders: tuple[Path, ...] = ()
-    """Where its packages lie, as on its import path."""
+    """The folders of its packages, as on its import path."""
     python_version: str | None = None
-    """That of the interpreter: of one that is not made yet, the one it would be made on."""
+    """The interpreter's version; of an environment not made yet, the one to build on."""
 
     @property
     def vllm(self) -> str | None:
@@ -46,7 +47,7 @@ class Environment:
 def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Environment:
     """Return the lane's environment, made first if it has a lock and none was made yet.
 
-    Raises `UserError` with the cause and the next command when there is none to be had.
+    Raises `UserError` with the cause and the next command if it cannot be made.
     """
     if lane.form == "lock":
         if lane.vllm and lane.lock_path and not lane.lock_path.is_file():
@@ -57,7 +58,7 @@ def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Envi
         drift = installed.difference(build.pinned_requirements(lane, home), versions)
         if drift:
             raise UserError(
-                f"lane {lane.name}: what is installed is not what {lane.lock_path} says:\n"
+                f"lane {lane.name}: the installed packages differ from {lane.lock_path}:\n"
                 f"{installed.bulleted(drift)}\nhave it made again: rm -r {home}"
             )
         return Environment(
@@ -69,9 +70,9 @@ def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Envi
 
 
 def at_hand(lane: Lane, *, cache: Path) -> Environment:
-    """Return the lane's environment as it is: one that is not made yet tells its lock's versions.
+    """Return the lane's environment as it is; if it is not made yet, with its lock's versions.
 
-    Raises `UserError` where `prepare` would for what is there.
+    Raises `UserError` in the same cases as `prepare` for an existing one.
     """
     if lane.form == "lock" and lane.vllm and lane.lock_path and not lane.lock_path.is_file():
         package = releases.table().devices[lane.device or "cpu"].package
@@ -82,7 +83,7 @@ def at_hand(lane: Lane, *, cache: Path) -> Environment:
 
 
 def _of_interpreter(lane: Lane) -> Environment:
-    """Return the environment of an interpreter that someone else looks after."""
+    """Return the environment of an interpreter that is managed elsewhere."""
     program = lane.python or ""
     path = Path(program).expanduser()
     if path.name == program:

@@ -4,9 +4,9 @@ nvcc puts its code into the ELF section `.nv_fatbin`: containers one after anoth
 source file, each a header and entries, each entry a header that names its kind (PTX or machine
 code), architecture and version, however its body is packed: for PTX the version is that of its
 language (8.8 is CUDA 12.9). Whether code is for one architecture alone (`sm_90a`) is in the body:
-in PTX after `.target`, in machine code in the flags of its ELF header. Of a body that is packed by
-LZ4 (CUDA 12) or zstd (CUDA 13: libnccl.so.2 of nvidia-nccl-cu13 2.32.3, libcurand.so.10 of
-nvidia-curand 10.4.5) the head is unpacked.
+in PTX after `.target`, in machine code in the flags of its ELF header. If a body is packed by LZ4
+(CUDA 12) or zstd (CUDA 13: libnccl.so.2 of nvidia-nccl-cu13 2.32.3, libcurand.so.10 of
+nvidia-curand 10.4.5), only its head is unpacked.
 Layout: headers of .nv_fatbin as `cuobjdump --list-elf --list-ptx` lists them; flags of a cubin:
 LLVM, `llvm/BinaryFormat/ELF.h`, EF_CUDA_ACCELERATORS_V1, EF_CUDA_ACCELERATORS; the flag of packed
 bodies: `FATBIN_FLAG_COMPRESS` of github.com/n-eiling/cuda-fatbin-decompression.
@@ -42,9 +42,9 @@ FIRST_SPECIFIC = 90
 """No architecture before 9.0 has code for itself alone (CUDA C++ Programming Guide, "Feature set
 compiler targets")."""
 PACKED_HEAD = 4096
-"""Of a packed body: as much as certainly holds the head."""
+"""Bytes of a packed body that are enough to contain the head."""
 FLAGS_AT, LZ4_FLAG = 40, 0x2000
-"""Where an entry's header has its flags, and the one of a body packed by LZ4."""
+"""The offset of the flags in an entry's header, and the flag of a body packed by LZ4."""
 TARGET = re.compile(rb"\.target\s+sm_(\d+)([af]?)")
 ELF_FLAGS = 0x30
 ACCELERATED, ACCELERATED_OLD = 0x8, 0x800
@@ -73,7 +73,7 @@ def containers(library: Path) -> frozenset[frozenset[Code]]:
 
 
 def kernels(library: Path) -> Kernels | None:
-    """Return the architectures of a library's kernels; None where it has none or cannot be read."""
+    """Return the architectures of a library's kernels; None if it has none or cannot be read."""
     kernel_entries: set[tuple[int, int]] = set()
     with (
         contextlib.suppress(OSError, ValueError, struct.error),
@@ -137,7 +137,7 @@ def _code(image: mmap.mmap, start: int, end: int, most: int) -> Iterator[tuple[b
 
 
 def _head(image: mmap.mmap, entry: int, at: int, size: int) -> bytes:
-    """Return the first bytes of an entry's body, unpacked where it is packed."""
+    """Return the first bytes of an entry's body, unpacked if it is packed."""
     if image[at : at + len(packed_code.ZSTD)] == packed_code.ZSTD:
         return packed_code.zstd_head(image[at : at + min(size, packed_code.ZSTD_MOST)], BODY_HEAD)
     plain = image[at : at + min(size, BODY_HEAD)]
@@ -150,7 +150,7 @@ def _head(image: mmap.mmap, entry: int, at: int, size: int) -> bytes:
 
 
 def _suffix(body: bytes, kind: int) -> str:
-    """Return `a` or `f` for architecture-specific code; empty where the body does not say."""
+    """Return `a` or `f` for architecture-specific code; empty if the body has no such mark."""
     if kind == PTX:
         match = TARGET.search(body)
         return match[2].decode() if match else ""

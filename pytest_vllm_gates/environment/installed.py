@@ -1,4 +1,4 @@
-"""The distributions that are installed, read from their metadata folders, and what a lock pins.
+"""The installed distributions, read from their metadata folders, and the pins of a lock.
 
 A distribution has its version, its origin, and whether its files are as they were installed.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DIST_INFO = ".dist-info"
 
-# Written by whoever installs, with paths of its own: not what the wheel brought.
+# Written by the installer, with paths of the machine: not part of the wheel.
 INSTALLERS = frozenset(
     {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json"}
 )
@@ -44,27 +44,28 @@ class Distribution:
     metadata: Path
     """Its folder of metadata."""
     direct_url: dict[str, Any] = field(default_factory=dict)
-    """Where it came from, if not from an index: PEP 610's document."""
+    """Its origin, if not from an index: PEP 610's document."""
 
     @property
     def editable(self) -> bool:
-        """Whether its code lies elsewhere and may change at any time."""
+        """Whether its code is outside the environment and may change at any time."""
         return bool((self.direct_url.get("dir_info") or {}).get("editable"))
 
     @property
     def recorded(self) -> bool:
-        """Whether it says which files it brought."""
+        """Whether it has a record of its files."""
         return (self.metadata / "RECORD").is_file()
 
     def contents(self) -> str:
-        """Return the sha256 of what it says it brought: the same wherever the same wheel lies."""
+        """Return the sha256 of its recorded files: the same for the same wheel on every machine."""
         lines = sorted(f"{path},{digest}" for path, digest, _ in self._files())
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def changed(self) -> Iterator[str]:
-        """Yield the files that are missing, or not as they were installed.
+        """Yield the files that are missing, or changed since the installation.
 
-        Libraries of many megabytes are held to their size: reading a whole CUDA takes minutes.
+        Only the size of libraries of many megabytes is compared: reading a whole CUDA takes
+        minutes.
         """
         for path, digest, size in self._files():
             kind, _, expected_digest = digest.partition("=")
@@ -80,7 +81,7 @@ class Distribution:
                 yield path
 
     def _files(self) -> Iterator[tuple[str, str, str]]:
-        """Yield path, checksum and size of what the wheel brought, nothing of the installer's."""
+        """Yield path, checksum and size of the wheel's files, without the installer's."""
         try:
             text = (self.metadata / "RECORD").read_text(encoding="utf-8")
         except OSError:
@@ -89,7 +90,7 @@ class Distribution:
             if len(row) != len(COLUMNS) or not row[1]:
                 continue
             path, digest, size = row
-            # Scripts begin with the interpreter's path, which is another in each environment.
+            # Scripts begin with the interpreter's path, which differs between environments.
             in_place = not path.startswith(("..", "/")) and "__pycache__/" not in path
             own_folders = (
                 path.startswith(f"{self.metadata.name}/") and path.rpartition("/")[2] in INSTALLERS
@@ -99,7 +100,7 @@ class Distribution:
 
 
 def installed(folders: Iterable[Path]) -> dict[str, Distribution]:
-    """Return what lies in these folders, by normalised name; the first that has it counts."""
+    """Return the distributions of these folders, by normalised name; the first folder counts."""
     distributions: dict[str, Distribution] = {}
     for folder in folders:
         for metadata in sorted(folder.glob(f"*{DIST_INFO}")) if folder.is_dir() else ():
@@ -112,7 +113,7 @@ def installed(folders: Iterable[Path]) -> dict[str, Distribution]:
 
 
 def contents(folders: Iterable[Path]) -> dict[str, str]:
-    """Return the checksum of what each distribution brought, by name, of those that say so."""
+    """Return the checksum of each distribution's files, by name; none without a record of files."""
     return {
         name: distribution.contents()
         for name, distribution in installed(folders).items()
@@ -157,9 +158,9 @@ def versions(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def pinned_requirements(lock: Path, python_version: str) -> dict[str, Requirement]:
-    """Return what `lock` pins for this machine and `python_version` ("3.11.7"), by name.
+    """Return the pins of `lock` for this machine and `python_version` ("3.11.7"), by name.
 
-    Raises `UserError` for a line that is no requirement or does not pin one version.
+    Raises `UserError` for a line that is not a requirement or does not pin one version.
     """
     target = {
         "python_full_version": python_version,
@@ -173,7 +174,7 @@ def pinned_requirements(lock: Path, python_version: str) -> dict[str, Requiremen
         try:
             requirement = Requirement(text)
             applies = requirement.marker is None or requirement.marker.evaluate(target)
-            requirement.specifier.contains("0")  # a version is read when it is compared
+            requirement.specifier.contains("0")  # a version is parsed only when it is compared
         except (InvalidRequirement, UndefinedComparison, ValueError) as error:
             raise UserError(
                 f"{lock}:{number}: {excerpt(text)} is not a requirement: {str(error)[:200]}"
@@ -189,17 +190,17 @@ def pinned_requirements(lock: Path, python_version: str) -> dict[str, Requiremen
 
 
 def pinned_version(pin: Requirement) -> str | None:
-    """Return the version that a requirement of a lock pins; of a wheel at an address, its own."""
+    """Return the version that a requirement of a lock pins; for a wheel's address, the wheel's."""
     if pin.url is not None:
         try:
             return str(parse_wheel_filename(unquote(urlsplit(pin.url).path.rpartition("/")[2]))[1])
-        except ValueError:  # no address, or no wheel
+        except ValueError:  # not an address, or not of a wheel
             return None
     return next((each.version for each in pin.specifier if each.operator in {"==", "==="}), None)
 
 
 def difference(pins: Mapping[str, Requirement], installed_versions: Mapping[str, str]) -> list[str]:
-    """Return one line for each package that is not installed as the lock's `pins` say."""
+    """Return one line for each package that is installed differently from the lock's `pins`."""
     lines = []
     for name in sorted({*pins, *installed_versions}):
         pin, version = pins.get(name), installed_versions.get(name)
@@ -208,7 +209,7 @@ def difference(pins: Mapping[str, Requirement], installed_versions: Mapping[str,
         elif version is None:
             lines.append(f"{pin.name}{pin.specifier} is missing")
         elif not pin.specifier.contains(version, prereleases=True):
-            lines.append(f"{pin.name} {version} is installed, the lock says {pin.specifier}")
+            lines.append(f"{pin.name} {version} is installed, the lock requires {pin.specifier}")
     return lines
 
 

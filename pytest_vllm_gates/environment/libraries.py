@@ -23,13 +23,13 @@ PLACES = (
 )  # fmt: skip
 PATTERNS = ("*.so", "*.so.*")
 FLASHINFER_BASE, FLASHINFER_CACHE = "FLASHINFER_WORKSPACE_BASE", ".cache/flashinfer"
-"""Where FlashInfer keeps what it compiled: below that variable's folder, else below the home folder
-(`FLASHINFER_CACHE_DIR` of `flashinfer/jit/env.py`)."""
+"""The folder of kernels that FlashInfer compiled: below that variable's folder, else below the home
+folder (`FLASHINFER_CACHE_DIR` of `flashinfer/jit/env.py`)."""
 MOST_CACHED = 500
 
 
 def read(folders: Iterable[Path]) -> tuple[Library, ...]:
-    """Return the libraries with GPU code that lie in an environment's folders."""
+    """Return the libraries with GPU code in an environment's folders."""
     libraries = []
     for folder in folders:
         for place in PLACES:

@@ -1,7 +1,7 @@
 """An environment as the lines of a lock: every distribution by name and version, with checksums.
 
-A distribution from a URL or a commit is written with that URL. One that no line can describe, such
-as code that lies elsewhere or was edited in place, is named.
+A distribution from a URL or a commit is written with that URL. One that no line can describe is
+named: code outside the environment, or code that was edited in place.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 MOST_FILES = 3
 PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==(\S+)")
 HASH = "--hash="
-ASKING = "asking the configured sources for checksums"
+ASKING = "requesting checksums from the configured sources"
 
 
 @dataclass(frozen=True)
 class Pin:
-    """One line of a lock, or why there can be none."""
+    """One line of a lock, or why there is none."""
 
     name: str
     line: str = ""
@@ -38,12 +38,12 @@ class Pin:
 
     @property
     def indexed(self) -> bool:
-        """Whether the line says name and version alone, so that an index can be asked for it."""
+        """Whether the line has only name and version, so that an index can be queried for it."""
         return PIN.match(self.line) is not None
 
 
 def pin(distribution: Distribution) -> Pin:
-    """Return the line of a lock that stands for a distribution, or why none does."""
+    """Return the line of a lock for a distribution, or why there is none."""
     if problem := _problem(distribution):
         return Pin(
             distribution.name, problem=f"{distribution.name} {distribution.version} {problem}"
@@ -56,12 +56,12 @@ def pin(distribution: Distribution) -> Pin:
 
 
 def _problem(distribution: Distribution) -> str:
-    """Return what keeps a lock from saying what a distribution is; nothing where it can."""
+    """Return why a lock cannot describe a distribution; nothing if it can."""
     url = str(distribution.direct_url.get("url", ""))
     if distribution.editable:
         return f"is installed editable, from {url}: its code can change at any time"
     if not distribution.recorded:
-        return "does not say which files it brought: neither pip nor uv installed it"
+        return "has no record of its files: neither pip nor uv installed it"
     if edited := [*distribution.changed()]:
         suffix = f" and {len(edited) - MOST_FILES} more" if edited[MOST_FILES:] else ""
         files = ", ".join(edited[:MOST_FILES])
@@ -74,7 +74,7 @@ def _problem(distribution: Distribution) -> str:
 
 
 def _from_url(distribution: Distribution, url: str) -> str:
-    """Return the line of what came from a repository, at its commit, or from a URL."""
+    """Return the line for a distribution from a repository, at its commit, or from a URL."""
     subdirectory = distribution.direct_url.get("subdirectory")
     fragments = [f"subdirectory={subdirectory}"] if subdirectory else []
     if vcs := distribution.direct_url.get("vcs_info"):
@@ -90,10 +90,10 @@ def _from_url(distribution: Distribution, url: str) -> str:
 def checksums(
     pins: Iterable[Pin], python: Path, backend: str | None, say: Callable[[str], None]
 ) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    """Return what the configured sources give as checksums, by name, and why where they do not.
+    """Return the configured sources' checksums, by name, and why some are missing.
 
-    Nothing is downloaded but the indexes' pages. `backend` is where torch's builds come from,
-    should the sources not have them.
+    Nothing is downloaded but the indexes' pages. `backend` is the index of torch's builds, used if
+    the sources do not have them.
     """
     wanted_lines = {package.name: package.line for package in pins if package.indexed}
     with tempfile.TemporaryDirectory(prefix="vllm-gates-") as name:
@@ -115,11 +115,11 @@ def checksums(
         lacking = [line for package, line in wanted_lines.items() if result.lacks(package)]
         if lacking:
             return {}, f"no configured source has {', '.join(lacking)}"
-        return {}, "the configured sources cannot be asked"
+        return {}, "the configured sources cannot be reached"
 
 
 def _hashes(text: str, wanted_lines: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the checksums in what uv wrote, of what is still the version that was asked for."""
+    """Return the checksums in uv's output, of packages that still have the requested version."""
     hashes: dict[str, tuple[str, ...]] = {}
     name = ""
     for line in text.splitlines():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
 
 WITHOUT_VARIABLE = "VLLM_GATES_WITHOUT_REPAIRS"
-"""Tells an overlay's `sitecustomize` which repairs to leave out, by name, with commas."""
+"""The variable with the repairs that an overlay's `sitecustomize` leaves out, with commas."""
 UNTITLED = "no description"
 
 
@@ -57,7 +57,7 @@ def _summary(path: Path) -> str:
     return text.splitlines()[0] if text else UNTITLED
 
 
-# What would let this process's Python leak into the lane's, and what is no variable of vLLM's.
+# Variables with which this process's Python would leak into the lane's, and others not of vLLM.
 FOREIGN = (
     "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "VIRTUAL_ENV",
     CACHE_VARIABLE,

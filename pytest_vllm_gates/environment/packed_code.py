@@ -5,16 +5,16 @@ from __future__ import annotations
 import zstandard
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""How a zstd frame begins (RFC 8878, 3.1.1)."""
+"""The first bytes of a zstd frame (RFC 8878, 3.1.1)."""
 ZSTD_PIECE, ZSTD_MOST = 4096, 160 * 1024
 """Bytes of a frame that are read at a time, and at most: a block has 128 KiB (RFC 8878)."""
 LZ4_LENGTH, LZ4_LEAST_COPY = 15, 4
-"""A length of 15 goes on in the next bytes; a copy is of at least four
+"""A length of 15 continues in the next bytes; a copy is of at least four
 (lz4_Block_format.md of github.com/lz4/lz4)."""
 
 
 def zstd_head(frame: bytes, most: int) -> bytes:
-    """Return up to so many bytes of what a zstd frame holds; less where it is damaged."""
+    """Return up to so many bytes of a zstd frame's content; fewer if it is damaged."""
     unpacking = zstandard.ZstdDecompressor().decompressobj()
     head = b""
     try:
@@ -28,7 +28,7 @@ def zstd_head(frame: bytes, most: int) -> bytes:
 
 
 def lz4_head(block: bytes, most: int) -> bytes:
-    """Return up to so many bytes of what an LZ4 block holds; less where the block is none."""
+    """Return up to so many bytes of an LZ4 block's content; fewer if it is not a valid block."""
     head, place = bytearray(), 0
     while place < len(block) and len(head) < most:
         token = block[place]
@@ -47,7 +47,7 @@ def lz4_head(block: bytes, most: int) -> bytes:
 
 
 def _lz4_length(block: bytes, place: int, length: int) -> tuple[int, int]:
-    """Return a length that goes on while its bytes are 255, and where it ends."""
+    """Return a length that continues while its bytes are 255, and its end."""
     if length < LZ4_LENGTH:
         return length, place
     while place < len(block):

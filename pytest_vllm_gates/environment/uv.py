@@ -25,7 +25,7 @@ from pytest_vllm_gates.process.process import GuardedProcess
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-# What uv calls each of pip's settings, and what separates its values.
+# uv's name for each of pip's settings, and the separator of its values.
 WORDS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
@@ -37,14 +37,14 @@ WORDS = {
     "timeout": ("UV_HTTP_TIMEOUT", " "),
 }
 
-# A person who set one of these has told uv itself; pip's setting is then left alone.
+# If the user set one of these for uv itself, pip's setting is ignored.
 SAID_TO_UV = {
     "UV_DEFAULT_INDEX": ("UV_INDEX_URL",),
     "UV_INDEX": ("UV_EXTRA_INDEX_URL",),
     "ALL_PROXY": ("all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"),
 }
 
-# These would change what is installed or where, which is the lane's to say.
+# These would change the packages or their place, which the lane decides.
 NOT_HANDED_ON = frozenset({
     "CONDA_PREFIX", "UV_BREAK_SYSTEM_PACKAGES", "UV_BUILD_CONSTRAINT", "UV_CONSTRAINT",
     "UV_EXCLUDE", "UV_EXCLUDE_NEWER", "UV_OVERRIDE", "UV_PRERELEASE", "UV_PROJECT", "UV_PYTHON",
@@ -76,14 +76,14 @@ def pip_files(environ: Mapping[str, str]) -> list[Path]:
 
 
 def pip_settings(files: Iterable[Path], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return pip's settings for installing: files, then `PIP_*`, the later one winning."""
+    """Return pip's settings for installing: files, then `PIP_*`; later ones win."""
     sections: dict[str, dict[str, str]] = {"global": {}, "install": {}}
     for file in files:
         parser = configparser.RawConfigParser()
         try:
             parser.read(file, encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError):
-            continue  # pip itself will say so; what other files hold still counts
+            continue  # pip itself reports the fault; the other files still count
         for section, values in sections.items():
             if parser.has_section(section):
                 values.update((_key(name), value) for name, value in parser.items(section))
@@ -97,9 +97,9 @@ def pip_settings(files: Iterable[Path], environ: Mapping[str, str]) -> dict[str,
 
 
 def for_uv(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return the environment and the arguments that hand pip's sources on to uv.
+    """Return the environment and the arguments that pass pip's sources to uv.
 
-    In the environment wherever uv allows it, since an index's URL may hold a password.
+    In the environment if uv allows it, because an index's URL may contain a password.
     """
     settings = pip_settings(pip_files(environ), environ)
     result = {name: value for name, value in environ.items() if name not in NOT_HANDED_ON}
@@ -128,7 +128,7 @@ NO_SOLUTION = "No solution found"
 
 @dataclass(frozen=True)
 class Cause:
-    """What a pattern in uv's output betrays, and what to do about it."""
+    """A pattern in uv's output, its cause, and the next step."""
 
     pattern: str
     cause: str
@@ -141,11 +141,11 @@ DISK_FULL = Cause(
     "free some space under {cache} and in uv's cache (uv cache clean), then run again; "
     "VLLM_GATES_CACHE and UV_CACHE_DIR move them",
 )
-CAUSES = (  # the most telling first
+CAUSES = (  # the most specific first
     DISK_FULL,
     Cause(
         r"the network was disabled|Network connectivity is disabled",
-        "uv is told to do without the network, and its cache does not have what the lock pins",
+        "uv runs without the network (offline), and its cache does not have what the lock pins",
         "unset UV_OFFLINE (or offline in uv's configuration), then run again",
     ),
     Cause(
@@ -182,13 +182,13 @@ class UvResult:
     output: str
 
     def lacks(self, package: str) -> bool:
-        """Whether the sources answered and uv names `package` as what they do not have."""
+        """Whether the sources answered and uv reports that they lack `package`."""
         _, separator, reason = self.output.partition(NO_SOLUTION)
         return bool(separator) and re.search(rf"\b{re.escape(package)}\b", reason) is not None
 
 
 def find() -> Path:
-    """Return uv's program; raises `UserError` where the uv package has none."""
+    """Return uv's program; raises `UserError` if the uv package is missing."""
     try:
         return Path(find_uv_bin())
     except FileNotFoundError as error:
@@ -197,7 +197,7 @@ def find() -> Path:
 
 
 def python(version: str) -> str | None:
-    """Return the whole version of this machine's Python `version` ("3.11"), None without one."""
+    """Return the whole version of this machine's Python `version` ("3.11"); None without one."""
     env, _ = for_uv(os.environ)
     arguments = ["python", "find", "--system", "--no-project", "--no-python-downloads",
              "--show-version", version]  # fmt: skip
@@ -208,9 +208,9 @@ def python(version: str) -> str | None:
 
 
 def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], None]) -> UvResult:
-    """Run uv with `arguments` until it ends; `say` hears about every second how far it is.
+    """Run uv with `arguments` until it ends; `say` gets its progress about every second.
 
-    The working folder holds no project's uv settings, so those of whoever calls do not leak in.
+    The working folder contains no uv settings, so the caller's project settings do not leak in.
     """
     env, index_arguments = for_uv(os.environ)
     env |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
@@ -232,7 +232,7 @@ def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], 
 
 
 def stage(output: str, count: int) -> str:
-    """Return what an install of `count` packages that has said `output` is doing."""
+    """Return the present stage of an install of `count` packages, from its `output` so far."""
     packages = f"{count} packages" if count > 1 else "1 package"
     if re.search(r"^Installed ", output, re.MULTILINE):
         return f"compiling the bytecode of {packages}"
@@ -246,13 +246,13 @@ def stage(output: str, count: int) -> str:
 
 
 def explain(result: UvResult, *, task: str, cache: Path, python: str) -> str:
-    """Return why a command failed: what was being done, the cause, what to do, uv's last words."""
+    """Return why a command failed: the stage, the cause, the next step, uv's last words."""
     causes = [
         candidate
         for candidate in CAUSES
         if re.search(candidate.pattern, result.output, re.IGNORECASE)
     ]
-    # On a full disk uv's own words may not have reached its log.
+    # On a full disk uv's own words may be missing from its log.
     if shutil.disk_usage(cache).free < FULL_BYTES:
         causes.insert(0, DISK_FULL)
     unknown_cause = Cause("", f"uv ended with status {result.status}", "then run again")

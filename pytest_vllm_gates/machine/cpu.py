@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 TICKS = os.sysconf("SC_CLK_TCK")
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-"""Those of a processor's line in /proc/stat (proc(5)); guests' time after them is in user's."""
+"""The fields of a processor's line in /proc/stat (proc(5)); guests' time after them is in
+user's."""
 SPARE = ("idle", "iowait")
-"""Time that any process may take. A nice process's time is not spare: it gives way
-within its own session or control group alone (sched(7), "The autogroup feature")."""
+"""Time that any process may take. A nice process's time is not spare: it gives way only within its
+own session or control group (sched(7), "The autogroup feature")."""
 PROGRAM = "pytest_vllm_gates.machine.cpu"
 ROUND_S = 0.15
 MOST_CORES = 8
@@ -40,20 +41,20 @@ class Times:
     machine: dict[str, float]
     """By the field of /proc/stat, over the processors that this process may run on."""
     server_s: float | None
-    """That of a server's processes; None where none are known."""
+    """The time of a server's processes; None if none are known."""
     own_s: float
-    """That of this process and of its children that have ended."""
+    """The time of this process and of its children that have ended."""
 
 
 @dataclass(frozen=True)
 class CpuShares:
-    """The shares of processor time between two looks."""
+    """The shares of processor time between two readings."""
 
     steal: float
     """The share of the machine's time that its host gave to others."""
     others: float | None
     """The share that other processes took beyond the spare time, which a server missed;
-    None where the server's processes are not known."""
+    None if the server's processes are not known."""
     server_s: float | None
     """Processor time of the server's processes."""
 
@@ -117,7 +118,7 @@ class Yardstick:
             )
             for _ in range(cores)
         ]  # fmt: skip
-        self.speed()  # all have come up
+        self.speed()  # all have started
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -66,7 +66,7 @@ def named(name: str) -> KnownGpu:
 
 
 def product_of(name: str) -> str:
-    """Return the product of a short name, or the name itself where it is none of the table's."""
+    """Return the product of a short name, or the name itself if the table does not have it."""
     return next(
         (gpu.product for gpu in table().values() if _folded(gpu.name) == _folded(name)), name
     )

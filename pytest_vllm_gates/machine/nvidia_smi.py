@@ -22,7 +22,7 @@ def inspect_gpus() -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
     """Return the driver and its GPUs; without them, why there are none."""
     program = shutil.which(NAME)
     if program is None:
-        return NvidiaDriver(problem=f"there is no {NAME} on the PATH"), ()
+        return NvidiaDriver(problem=f"{NAME} is not on the PATH"), ()
     document = _run(program, "-q", "-x")
     driver, gpus = read(document, _run(program, *CAPABILITIES) if "<gpu " in document else "")
     if driver.problem:
@@ -39,7 +39,7 @@ def read(document: str, capabilities: str = "") -> tuple[NvidiaDriver, tuple[Gpu
         log = None
     if log is None:
         words = " ".join(document.split())
-        return NvidiaDriver(problem=words[:200] or "it said nothing"), ()
+        return NvidiaDriver(problem=words[:200] or "it printed nothing"), ()
     lines = [line.strip() for line in capabilities.splitlines()]
     driver = NvidiaDriver(
         # The newer names are those of drivers from R560 on, which write both for a while.

@@ -72,7 +72,7 @@ def _gpu(nvml: Any, query: Callable[..., Any], index: int, handle: object) -> Gp
         uuid=_as_text(query(nvml.nvmlDeviceGetUUID, handle)),
         memory_bytes=total,
         free_bytes=free,
-        # With MIG on, memory is refused to those who may not see the whole of it.
+        # With MIG on, the driver refuses the memory to users who may not see all of it.
         unified=refused and not (mig and mig[0]),
         capability=".".join(map(str, capability)) if capability else None,
         mig=bool(mig[0]) if mig else None,
@@ -87,7 +87,7 @@ def _links(nvml: Any) -> range:
 def _memory(
     nvml: Any, query: Callable[..., Any], handle: object
 ) -> tuple[int | None, int | None, bool]:
-    """Return total and free bytes, and whether this GPU has no memory of its own to report."""
+    """Return total and free bytes, and whether this GPU reports no dedicated memory."""
     memory = query(
         nvml.nvmlDeviceGetMemoryInfo, handle, getattr(nvml, "nvmlMemory_v2", None)
     ) or query(nvml.nvmlDeviceGetMemoryInfo, handle)
@@ -146,8 +146,8 @@ def gpu_activity() -> Iterator[Mapping[str, float]]:
     """Sample every GPU while the block lasts; the mapping is filled in at its end.
 
     Means over GPUs and looks: `gpu_utilization` and `gpu_throttled` as shares, `gpu_sm_clock_mhz`,
-    `gpu_power_w`, and the highest `gpu_temperature_c`. Empty where no driver answers; a figure that
-    it refuses is left out.
+    `gpu_power_w`, and the highest `gpu_temperature_c`. Empty without a driver; a figure that it
+    refuses is left out.
     """
     import pynvml  # noqa: PLC0415 - only where a driver may be
 

@@ -52,7 +52,7 @@ def read(path: Path) -> Machine:
 
 
 def _of_document(path: Path, document: str) -> Machine:
-    """Return what the driver's document says; of the rest of the machine it says nothing."""
+    """Return the contents of the driver's document; the rest of the machine is unknown."""
     driver, gpus = nvidia_smi.read(document)
     if driver.problem:
         raise UserError(f"{path}: not what nvidia-smi -q -x prints: {driver.problem}\n{HOW}")
@@ -72,9 +72,9 @@ def _of_document(path: Path, document: str) -> Machine:
 
 
 def machine_of(document: Mapping[str, Any]) -> Machine:
-    """Return the recorded machine; what the record does not tell is not known.
+    """Return the recorded machine; facts that the record lacks are unknown.
 
-    Raises `ValueError` for what is no record of a machine.
+    Raises `ValueError` for a document that is not a record of a machine.
     """
     record = document.get("machine", document)
     if not isinstance(record, Mapping) or not {"os", "devices"} <= record.keys():

@@ -14,10 +14,10 @@ class Gpu:
     name: str
     uuid: str | None = None
     memory_bytes: int | None = None
-    """What programs can get: the memory without what the driver keeps for itself."""
+    """The memory that programs can get: without the part that the driver keeps for itself."""
     free_bytes: int | None = None
     unified: bool = False
-    """Whether it shares the machine's memory, so that the driver reports none of its own."""
+    """Whether it shares the machine's memory, so that the driver reports no dedicated memory."""
     capability: str | None = None
     """Compute capability, as `9.0`."""
     mig: bool | None = None
@@ -34,7 +34,7 @@ class NvidiaDriver:
     """The newest CUDA it runs, as `13.0`; that of a forward-compatibility package where loaded."""
     told_by: str | None = None
     problem: str | None = None
-    """Why there are no facts: no library, no driver, a mismatch of the two."""
+    """Why the facts are missing: no library, no driver, or a mismatch of the two."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ProcessLimits:
     """The limits of a process; None where the system does not report them."""
 
     open_files: tuple[int, int] | None = None
-    """Soft and hard; -1 is no limit."""
+    """Soft and hard; -1 means unlimited."""
     shared_memory_bytes: int | None = None
     shared_memory_free_bytes: int | None = None
 
@@ -61,13 +61,13 @@ class Machine:
     available_bytes: int | None = None
     """Memory that programs can get without swapping."""
     numa_nodes: int | None = None
-    """Those this process may have memory of."""
+    """The NUMA nodes whose memory this process may use."""
     devices: tuple[Gpu, ...] = ()
     driver: NvidiaDriver = NvidiaDriver()
     topology: tuple[tuple[str, ...], ...] = ()
     """The link between each two GPUs: NVLINK, or the distance through PCIe."""
     container: str | None = None
-    """What it runs in, such as `docker`; None for bare metal."""
+    """The container, as `docker`; None for bare metal."""
     limits: ProcessLimits = ProcessLimits()
     interfaces: tuple[str, ...] = ()
     """The names of its network interfaces."""

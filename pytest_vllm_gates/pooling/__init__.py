@@ -1,1 +1,1 @@
-"""Vectors of texts: asked of a server, held against one another and against transformers."""
+"""Vectors of texts: requested from a server, compared with one another and with transformers."""

@@ -1,4 +1,4 @@
-"""Asks a server for vectors and scores, by plain HTTP, as clients of OpenAI's and Jina's API do.
+"""Requests vectors and scores from a server, by plain HTTP, as OpenAI's and Jina's clients do.
 
 OpenAI's `/v1/embeddings`: https://platform.openai.com/docs/api-reference/embeddings. `/score` and
 `/rerank` are vLLM's (Jina's form): https://docs.vllm.ai/en/stable/models/pooling_models/.
@@ -43,7 +43,7 @@ def embed(
 ) -> Embedded:
     """Embed one text, several, or token ids; `fields` are the request's others.
 
-    What is refused, or no vector, is told in the result and not raised.
+    A refusal or a missing vector is reported in the result and not raised.
     """
     body = {"model": endpoint.model, "input": value, **fields}
     try:
@@ -67,9 +67,9 @@ def embed(
 def _vectors(
     answer: Mapping[str, Any], *, base64_wanted: bool
 ) -> tuple[tuple[Vector, ...], tuple[str, ...]]:
-    """Return the vectors in the order of their index, and what is wrong with the form."""
+    """Return the vectors in the order of their index, and the faults of the form."""
     wrong: list[str] = []
-    if not base64_wanted:  # the client decodes what it asked for itself, and its type has numbers
+    if not base64_wanted:  # the client decodes base64 by itself, and its type has numbers
         wrong += official_types.wrong_fields(CreateEmbeddingResponse, answer)
     data = answer["data"]
     indices = [each["index"] for each in data]
@@ -80,11 +80,11 @@ def _vectors(
 
 
 def _vector(value: Any) -> Vector:
-    """Return a vector; base64 holds float32 in little-endian order, as OpenAI's does."""
+    """Return a vector; base64 contains float32 in little-endian order, as OpenAI's does."""
     if isinstance(value, str):
         data = base64.b64decode(value, validate=True)
         if len(data) % FLOAT_BYTES:
-            raise ValueError(f"base64 of {len(data)} bytes, which are no numbers of float32")
+            raise ValueError(f"base64 of {len(data)} bytes, which are not float32 numbers")
         return struct.unpack(f"<{len(data) // FLOAT_BYTES}f", data)
     return tuple(float(number) for number in value)
 
@@ -96,7 +96,7 @@ def score(endpoint: Endpoint, question: str, documents: Sequence[str]) -> Scored
 
 
 def rerank(endpoint: Endpoint, question: str, documents: Sequence[str], top: int) -> Scored:
-    """Have documents put in order, the best `top` of them (`POST /rerank`)."""
+    """Have documents ranked, the best `top` of them (`POST /rerank`)."""
     body = {
         "model": endpoint.model,
         "query": question,
@@ -125,7 +125,7 @@ def _scored(endpoint: Endpoint, route: str, body: dict[str, Any], rows: str, key
 
 
 def chat(endpoint: Endpoint) -> tuple[int, str]:
-    """Ask for a chat, which has to be refused; return the status and the message."""
+    """Send a chat, which has to be refused; return the status and the message."""
     try:
         reply = http.post(endpoint, http.CHAT, CHAT_BODY)
     except httpx.HTTPError as error:
@@ -134,7 +134,7 @@ def chat(endpoint: Endpoint) -> tuple[int, str]:
 
 
 def message(reply: httpx.Response) -> str:
-    """Return an error's message, or the beginning of what came in its place."""
+    """Return an error's message, or the beginning of the body without one."""
     try:
         with reading("an error"):
             return form.text(reply.json()["error"]["message"], "message")[:ERROR_CHARACTERS]

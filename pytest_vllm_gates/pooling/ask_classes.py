@@ -1,4 +1,4 @@
-"""Asks a server to classify texts and to score pairs, by plain HTTP.
+"""Requests classes of texts and scores of pairs from a server, by plain HTTP.
 
 All three routes are vLLM's own; `/rerank` has the form of Jina's and Cohere's:
 https://docs.vllm.ai/en/stable/models/pooling_models/.
@@ -43,7 +43,7 @@ def score(
 def rerank(  # noqa: PLR0917
     endpoint: Endpoint, group: str, name: str, question: str, documents: Sequence[str], top: int
 ) -> Classified:
-    """Have documents put in order, the best `top` of them (`POST /rerank`)."""
+    """Have documents ranked, the best `top` of them (`POST /rerank`)."""
     body = {"query": question, "documents": list(documents), "top_n": top}
     return _asked(endpoint, group, name, RERANK, body)
 
@@ -51,7 +51,7 @@ def rerank(  # noqa: PLR0917
 def _asked(
     endpoint: Endpoint, group: str, name: str, route: str, fields: Mapping[str, Any]
 ) -> Classified:
-    """Send one request; what is refused, or cannot be read, is told in the result."""
+    """Send one request; a refusal or an unreadable answer is reported in the result."""
     body = {"model": endpoint.model, **fields}
     try:
         with http.client(endpoint) as client:

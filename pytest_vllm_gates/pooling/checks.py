@@ -1,4 +1,4 @@
-"""What is wrong with vectors and scores, in one sentence each."""
+"""Faults of vectors and scores, in one sentence each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSALS = {
     "more dimensions than it has": (400,),
     "a chat": (400, 404, 405, 501),
 }
-"""The statuses that say what is wrong with each request."""
+"""The expected statuses of each bad request."""
 
 
 def distance(one: Vector, other: Vector) -> float:
@@ -43,14 +43,14 @@ def distance(one: Vector, other: Vector) -> float:
 
 
 def answered(embedded: Sequence[Embedded]) -> Iterator[Finding]:
-    """Yield what has no vectors although it should."""
+    """Yield texts without the vectors that they should have."""
     for each in embedded:
         if not each.vectors:
-            yield Finding(each.case, f"there is no vector: {each.status} {each.error}")
+            yield Finding(each.case, f"no vector came: {each.status} {each.error}")
 
 
 def same_texts(walk: PoolingWalk, group: str, limits: Limits) -> Iterator[Finding]:
-    """Yield the texts of a group whose vector is not the one from when it was asked alone."""
+    """Yield the texts of a group whose vector differs from the vector of the text alone."""
     alone = {**walk.alone(), **_first(walk.of(types.NONCE))}
     yield from answered(walk.of(group))
     for each in walk.of(group):
@@ -59,7 +59,7 @@ def same_texts(walk: PoolingWalk, group: str, limits: Limits) -> Iterator[Findin
 
 
 def batches(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
-    """Yield the places of a batch that do not hold the vector of their text."""
+    """Yield the places of a batch that do not have the vector of their text."""
     alone = walk.alone()
     yield from answered(walk.of(types.BATCH))
     for each in walk.of(types.BATCH):
@@ -75,29 +75,29 @@ def batches(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
 def _differs(
     each: Embedded, vector: Vector, alone: Mapping[str, Vector], name: str, limits: Limits
 ) -> Iterator[Finding]:
-    """Yield that a vector is not that of its text, and whose it is instead."""
+    """Yield that a vector is not its text's, and whose it is instead."""
     apart = distance(vector, alone[name])
     if apart <= limits.same:
         return
     near = min(alone, key=lambda other: distance(vector, alone[other]))
     whose = (
-        f", and it is that of {near!r}"
+        f", and it is the vector of {near!r}"
         if near != name and (distance(vector, alone[near]) <= limits.same)
         else ""
     )
     yield Finding(
         each.case,
-        f"the vector of {name!r} is {apart:.4f} (1 - cosine) from the one it has alone, at most "
-        f"{limits.same:g} are due{whose}",
+        f"the vector of {name!r} is {apart:.4f} (1 - cosine) from its vector alone, expected at "
+        f"most {limits.same:g}{whose}",
     )
 
 
 def shapes(
     walk: PoolingWalk, facts: Pooling, width: int | None, limits: Limits
 ) -> Iterator[Finding]:
-    """Yield vectors of another length than due, not finite, or not of the length 1.
+    """Yield vectors of the wrong size, with infinite numbers, or not of norm 1.
 
-    `width` is the model's `hidden_size`, None where it is not known.
+    `width` is the model's `hidden_size`, None if it is not known.
     """
     for each in walk.of(types.ALONE):
         yield from (Finding(each.case, sentence) for sentence in each.wrong)
@@ -147,13 +147,13 @@ def apart(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
                 if between < limits.apart:
                     yield Finding(
                         each.case,
-                        f"its vector is {between:.4f} (1 - cosine) from that of {name!r}: they are "
-                        "hardly told apart",
+                        f"its vector is {between:.4f} (1 - cosine) from the vector of {name!r}: "
+                        "they hardly differ",
                     )
 
 
 def forms(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
-    """Yield forms of the same request that bring other numbers."""
+    """Yield forms of the same request whose vectors differ."""
     first = next(iter(walk.alone().values()), None)
     yield from answered(walk.of(types.FORM))
     for each in walk.of(types.FORM):
@@ -162,12 +162,12 @@ def forms(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
             between = distance(vector, first or ())
             if between > limits.same:
                 yield Finding(
-                    each.case, f"the vector is {between:.4f} (1 - cosine) from that of the text"
+                    each.case, f"the vector is {between:.4f} (1 - cosine) from the text's vector"
                 )
 
 
 def long_texts(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
-    """Yield what a request to cut does not do: the vector is that of neither end's tokens."""
+    """Yield a cut that failed: the vector is that of neither end's tokens."""
     yield from answered(walk.of(types.LONG))
     by_name = {each.name: each for each in walk.of(types.LONG)}
     cut = by_name["cut"]
@@ -186,7 +186,7 @@ def long_texts(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
 
 
 def refusals(walk: PoolingWalk) -> Iterator[Finding]:
-    """Yield bad requests that were not refused with a status that says so."""
+    """Yield bad requests that were not refused with the expected status."""
     for each in walk.of(types.REFUSED):
         due = REFUSALS.get(each.name)
         if due is None:
@@ -211,7 +211,7 @@ def found(walk: PoolingWalk) -> Iterator[Finding]:
 
 
 def offered(walk: PoolingWalk) -> list[Scored]:
-    """Return the scores that were asked of routes which the server has."""
+    """Return the scores of routes that the server has."""
     return [each for each in walk.scored if each.status != NOT_THERE]
 
 
@@ -222,7 +222,7 @@ def scores(walk: PoolingWalk, limits: Limits) -> Iterator[Finding]:
     by_text = {walk.texts[name]: vector for name, vector in alone.items()}
     for each in offered(walk):
         if not each.scores:
-            yield Finding(each.case, f"there are no scores: {each.status} {each.error}")
+            yield Finding(each.case, f"no scores came: {each.status} {each.error}")
             continue
         question = by_text.get(each.request.get("text_1") or each.request.get("query") or "")
         if question is None:
@@ -235,7 +235,7 @@ def _scores(each: Scored, due: list[float], limits: Limits) -> Iterator[Finding]
     wanted = int(each.request.get("top_n") or len(due))
     indices = [index for index, _ in each.scores]
     if len(indices) != wanted or len({*indices}) != wanted or max(indices) >= len(due):
-        yield Finding(each.case, f"{wanted} scores are due, and these came: {indices}")
+        yield Finding(each.case, f"expected {wanted} scores, got the indices {indices}")
         return
     for index, score in each.scores:
         if not abs(score - due[index]) <= limits.apart:
@@ -255,15 +255,15 @@ def _scores(each: Scored, due: list[float], limits: Limits) -> Iterator[Finding]
 
 
 def reference(walk: PoolingWalk, trusted: TrustedVectors, limits: Limits) -> Iterator[Finding]:
-    """Yield texts whose vector is not the one that is trusted."""
+    """Yield texts whose vector differs from the trusted one."""
     for each in walk.of(types.ALONE):
         if each.vectors and each.name in trusted.vectors:
             between = distance(each.vectors[0], trusted.vectors[each.name])
             if between > limits.same:
                 yield Finding(
                     each.case,
-                    f"the vector is {between:.4f} (1 - cosine) from that of {trusted.source}, at "
-                    f"most {limits.same:g} are due",
+                    f"the vector is {between:.4f} (1 - cosine) from the vector of "
+                    f"{trusted.source}, expected at most {limits.same:g}",
                 )
 
 

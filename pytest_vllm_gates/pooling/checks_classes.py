@@ -1,4 +1,4 @@
-"""What is wrong with classes and scores, in one sentence each."""
+"""Faults of classes and scores, in one sentence each."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ SHOWN = 4
 
 
 def apart(one: Row, other: Row) -> float:
-    """Return the largest difference of two rows; infinite where they cannot be compared."""
+    """Return the largest difference of two rows; infinite if they cannot be compared."""
     if len(one) != len(other):
         return math.inf
     return max((abs(a - b) for a, b in zip(one, other, strict=True)), default=math.inf)
 
 
 def answered(asked: Sequence[Classified]) -> Iterator[Finding]:
-    """Yield what has no rows although it should."""
+    """Yield inputs without the rows that they should have."""
     for each in asked:
         if not each.rows:
             yield Finding(each.case, f"nothing came: {each.status} {each.error}")
 
 
 def forms(walk: ClassesWalk, labels: Sequence[str], limits: Limits) -> Iterator[Finding]:
-    """Yield probabilities, labels and counts that cannot be right; `labels` may be unknown."""
+    """Yield impossible probabilities, labels and counts; `labels` may be unknown."""
     yield from answered(walk.of(types.ALONE))
     for each in walk.of(types.ALONE):
         if not each.rows:
             continue
         if len(each.rows) != 1 or each.indices != (0,):
-            yield Finding(each.case, f"one row is due, and these came: {list(each.indices)}")
+            yield Finding(each.case, f"expected one row, got the indices {list(each.indices)}")
         for row, label in zip(each.rows, each.labels, strict=False):
             yield from (Finding(each.case, says) for says in _row(each, row, label, labels, limits))
         due = len(walk.token_ids[each.name])
@@ -59,12 +59,12 @@ def _row(
     each: Classified, row: Row, label: str | None, labels: Sequence[str], limits: Limits
 ) -> Iterator[str]:
     if not row or not all(math.isfinite(number) and 0 <= number <= 1 for number in row):
-        yield f"these are not between 0 and 1: {_numbers(row)}"
+        yield f"some are not between 0 and 1: {_numbers(row)}"
         return
     if each.route != CLASSIFY:
         return
     if abs(sum(row) - 1) > limits.norm and len(row) > 1:
-        yield f"the probabilities are {sum(row):.{SHOWN}f} in all, and not 1: {_numbers(row)}"
+        yield f"the probabilities sum to {sum(row):.{SHOWN}f}, not 1: {_numbers(row)}"
     if labels and len(row) != len(labels):
         yield f"{len(row)} probabilities came, and the model has {len(labels)} labels"
     elif labels and label != (due := labels[row.index(max(row))]):
@@ -76,7 +76,7 @@ def differing(walk: ClassesWalk) -> Iterator[Finding]:
     alone = walk.alone()
     if len(alone) > 1 and len({*alone.values()}) == 1:
         first = walk.of(types.ALONE)[0]
-        yield Finding(first.case, f"all inputs have the same: {_numbers(first.rows[0])}")
+        yield Finding(first.case, f"all inputs have the same row: {_numbers(first.rows[0])}")
     for each in walk.of(types.ALONE):
         other = walk.own.get(each.name)
         if other in alone and each.rows and each.rows[0] <= alone[other]:
@@ -88,7 +88,7 @@ def differing(walk: ClassesWalk) -> Iterator[Finding]:
 
 
 def same(walk: ClassesWalk, group: str, limits: Limits) -> Iterator[Finding]:
-    """Yield the inputs of a group whose row is not the one from when they were asked alone."""
+    """Yield the inputs of a group whose row differs from the row of the input alone."""
     yield from answered(walk.of(group))
     alone = walk.alone()
     for each in walk.of(group):
@@ -97,13 +97,13 @@ def same(walk: ClassesWalk, group: str, limits: Limits) -> Iterator[Finding]:
 
 
 def batches(walk: ClassesWalk, limits: Limits) -> Iterator[Finding]:
-    """Yield the places of a batch that do not hold the row of their input."""
+    """Yield the places of a batch that do not have the row of their input."""
     yield from answered(walk.of(types.BATCH))
     alone = walk.alone()
     for each in walk.of(types.BATCH):
         names = [*walk.inputs] if each.name == "in order" else [*walk.inputs][::-1]
         if each.rows and each.indices != tuple(range(len(names))):
-            yield Finding(each.case, f"{len(names)} rows are due, and the indices are "
+            yield Finding(each.case, f"expected {len(names)} rows, got the indices "
                 f"{shown(list(each.indices))}")  # fmt: skip
             continue
         for name, row in zip(names, each.rows, strict=False):
@@ -117,20 +117,20 @@ def _differs(
     if apart(row, alone[name]) > limits.score:
         yield Finding(
             each.case,
-            f"{name!r} has {_numbers(row)}, and alone {_numbers(alone[name])}; at most "
-            f"{limits.score:g} apart are due",
+            f"{name!r} has {_numbers(row)}, and alone {_numbers(alone[name])}; expected at most "
+            f"{limits.score:g} apart",
         )
 
 
 def cut(walk: ClassesWalk, limits: Limits) -> Iterator[Finding]:
-    """Yield that a cut input has the row of none of its parts, or counts other tokens."""
+    """Yield that a cut input has the row of none of its parts, or a wrong token count."""
     yield from answered(walk.of(types.LONG))
     told, *parts = walk.of(types.LONG)
     if not told.rows:
         return
     due = len(parts[0].request["input"])
     if told.prompt_tokens != due:
-        yield Finding(told.case, f"{due} tokens were to be left, and usage counts "
+        yield Finding(told.case, f"{due} tokens are expected after the cut, and usage counts "
             f"{told.prompt_tokens}")  # fmt: skip
     if not any(part.rows and apart(told.rows[0], part.rows[0]) <= limits.score for part in parts):
         yield Finding(
@@ -155,7 +155,7 @@ def ranked(walk: ClassesWalk, limits: Limits) -> Iterator[Finding]:
 def _order(each: Classified, due: Sequence[float], limits: Limits) -> Iterator[str]:
     wanted, indices = int(each.request["top_n"]), list(each.indices)
     if len(indices) != wanted or len({*indices}) != wanted or max(indices) >= len(due):
-        yield f"{wanted} documents are due, and these came: {shown(indices)}"
+        yield f"expected {wanted} documents, got the indices {shown(indices)}"
         return
     told = [row[0] for row in each.rows]
     for index, score in zip(indices, told, strict=True):
@@ -169,7 +169,7 @@ def _order(each: Classified, due: Sequence[float], limits: Limits) -> Iterator[s
 
 
 def reference(walk: ClassesWalk, trusted: TrustedVectors, limits: Limits) -> Iterator[Finding]:
-    """Yield inputs whose row is not the one that is trusted."""
+    """Yield inputs whose row differs from the trusted one."""
     for each in walk.of(types.ALONE):
         due = trusted.vectors.get(each.name)
         if each.rows and due is not None and apart(each.rows[0], due) > limits.score:
@@ -180,7 +180,7 @@ def reference(walk: ClassesWalk, trusted: TrustedVectors, limits: Limits) -> Ite
 
 
 def refusals(walk: ClassesWalk) -> Iterator[Finding]:
-    """Yield what is not refused, or with a status that says something else."""
+    """Yield bad requests that are not refused, or with another status than expected."""
     *refused, afterwards = walk.of(types.REFUSED)
     for each in refused:
         if each.status not in (due := REFUSALS[each.name]):

@@ -23,14 +23,14 @@ def pooled(hidden: Any, pooler: str) -> Any:
 
 
 def loaded(folder: str, *, head: bool) -> tuple[Any, Any]:
-    """Return the model without its head, and what makes numbers of a pooled state (width,)."""
+    """Return the model without its head, and a function from a pooled state (width,) to numbers."""
     if not head:
         model = transformers.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
         return model, lambda state: state
     whole = transformers.AutoModelForSequenceClassification.from_pretrained(
         folder, dtype=torch.float32
     ).eval()
-    # Its own forward takes the last token that is not padding: a text may end in that one.
+    # Its own forward takes the last token that is not padding: a text may end in that token.
     return whole.base_model, lambda state: probabilities(whole.score(state))
 
 

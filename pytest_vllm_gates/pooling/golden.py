@@ -1,6 +1,6 @@
-"""The golden of vectors: what transformers computes in fp32, or what a trusted server brought.
+"""The golden of vectors: computed by transformers in fp32, or by a trusted server.
 
-A golden holds the vectors of the first texts alone: a large model's have thousands of numbers.
+A golden contains only the vectors of the first texts: a large model's have thousands of numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FP32 = "transformers in fp32"
 
 @dataclass(frozen=True)
 class TrustedVectors:
-    """Vectors by the text's name, of which weights they are (SHA-256) and who made them."""
+    """Vectors by the text's name, the weights' SHA-256, and their source."""
 
     weights: str
     source: str
@@ -30,7 +30,7 @@ class TrustedVectors:
 
 
 def written(title: str, trusted: TrustedVectors) -> str:
-    """Lay out trusted vectors as a golden, one line a text."""
+    """Format trusted vectors as a golden, one line per text."""
     lines = [f"{TITLE}{title}", "", f"weights {trusted.weights}", f"source {trusted.source}", ""]
     for name, vector in [*trusted.vectors.items()][:MOST_TEXTS]:
         numbers = " ".join(f"{number:.5g}" for number in vector)
@@ -39,7 +39,7 @@ def written(title: str, trusted: TrustedVectors) -> str:
 
 
 def parsed(text: str) -> TrustedVectors:
-    """Read what `written` lays out; raises `CorruptGolden` for anything else."""
+    """Read the format of `written`; raises `CorruptGolden` for anything else."""
     heads: dict[str, str] = {}
     vectors: dict[str, Vector] = {}
     try:

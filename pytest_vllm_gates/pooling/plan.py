@@ -1,4 +1,4 @@
-"""What the pooling gate embeds, from `data/pooling.toml`."""
+"""The texts of the pooling gate, from `data/pooling.toml`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class QuestionPair(toml.Record):
 
 
 class Limits(toml.Record):
-    """How far vectors may be from one another, as 1 - cosine; `norm` from the length 1.
+    """The limits of distances between vectors, as 1 - cosine; `norm` is the distance from norm 1.
 
-    `score` is by how much two scores or probabilities of one input may differ.
+    `score` is the allowed difference of two scores or probabilities of one input.
     """
 
     same: float = Field(gt=0, lt=1)
@@ -45,11 +45,11 @@ class PoolingPlan(toml.Record):
         return {**named, **self.texts}
 
     def classified(self) -> dict[str, tuple[str, ...]]:
-        """Return every text by its name, as the one text of an input."""
+        """Return every text by its name, as the only text of an input."""
         return {name: (text,) for name, text in self.named("TEXT").items()}
 
     def scored(self) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
-        """Return questions and documents as inputs, and of each own document's another's.
+        """Return questions and documents as inputs, and for each own document's input another's.
 
         An input is a question with its own document, or with that of the next question.
         """

@@ -33,7 +33,7 @@ def compute(
 
     With `head` it is the probabilities of the model's labels.
 
-    Raises `UserError` when transformers cannot run the checkpoint.
+    Raises `UserError` if transformers cannot run the checkpoint.
     """
     request = {"model": checkpoint.source, "pooler": pooler, "head": head, "cases": dict(cases)}
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

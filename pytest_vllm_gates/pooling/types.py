@@ -1,4 +1,4 @@
-"""What a server answered to texts that it was to embed."""
+"""A server's answers to texts to embed."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ RERANK = "/rerank"
 
 @dataclass(frozen=True)
 class Embedded:
-    """One answer of `/v1/embeddings`: its vectors by their index, or why there is none."""
+    """One answer of `/v1/embeddings`: its vectors by their index, or why none came."""
 
     name: str
     group: str
-    """Which part of the gate asked it."""
+    """The part of the gate that sent it."""
     request: Mapping[str, Any]
     vectors: tuple[Vector, ...] = ()
     prompt_tokens: int = 0
     wrong: tuple[str, ...] = ()
-    """What a client of OpenAI's would not accept of the answer's form."""
+    """Faults of the answer's form that OpenAI's client would not accept."""
     status: int = 200
     error: str = ""
-    """Why there are no vectors; the server's message where it refused."""
+    """Why no vectors came; the server's message if it refused."""
 
     @property
     def case(self) -> Case:
-        """It as a case of a check."""
+        """The answer as a case of a check."""
         traits = {"group": self.group, "text": self.name, "status": str(self.status)}
         return Case(f"{self.group}: {self.name}", traits, self.request)
 
@@ -52,23 +52,23 @@ class Scored:
 
     @property
     def case(self) -> Case:
-        """It as a case of a check."""
+        """The answer as a case of a check."""
         return Case(self.route, {"route": self.route, "status": str(self.status)}, self.request)
 
 
 @dataclass
 class PoolingWalk:
-    """Everything that was asked of one family."""
+    """All answers for one family."""
 
     texts: Mapping[str, str]
     embedded: list[Embedded] = field(default_factory=list)
     scored: list[Scored] = field(default_factory=list)
     token_ids: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of each text, as the server makes them."""
+    """The token ids of each text, as the server makes them."""
     appended: tuple[int, ...] = ()
-    """The token that the tokenizer puts after a text."""
+    """The token that the tokenizer appends to a text."""
     context: int = 0
-    """Tokens that the server takes."""
+    """The most tokens that the server takes."""
     requests: int = 0
     seconds: float = 0.0
 
@@ -77,7 +77,7 @@ class PoolingWalk:
         return [each for each in self.embedded if each.group in groups]
 
     def alone(self) -> dict[str, Vector]:
-        """Return each text's vector from when it was first asked alone, by its name."""
+        """Return each text's vector from its first request alone, by its name."""
         return {each.name: each.vectors[0] for each in self.of(ALONE) if each.vectors}
 
 

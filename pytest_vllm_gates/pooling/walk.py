@@ -1,4 +1,4 @@
-"""Asks one server for all vectors that the gate judges, once for all its checks."""
+"""Requests all vectors that the gate judges from one server, once for all its checks."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16
 CUT = 7
-"""Tokens that a long text is cut to."""
+"""Tokens to which a long text is cut."""
 LONG_WORD = "river "
 UNKNOWN = "no-such-model"
 
 
 class VectorWalk:
-    """Asks one server for a family's vectors."""
+    """Requests a family's vectors from one server."""
 
     def __init__(
         self, endpoint: Endpoint, facts: Pooling, plan: PoolingPlan, planned_context: int
     ) -> None:
-        """`planned_context` is the server's context where it does not tell its own."""
+        """`planned_context` is the server's context if it does not report one."""
         self._endpoint = endpoint
         self._facts = facts
         self._plan = plan
@@ -50,7 +50,7 @@ class VectorWalk:
         self._planned_context = planned_context
 
     def run(self, step: Callable[[int, int], None]) -> PoolingWalk:
-        """Ask everything; `step` is told how many of the parts are done, and of how many."""
+        """Send everything; `step` gets the number of parts done, and of all parts."""
         begun = time.monotonic()
         parts = (
             self._alone, self._again, self._batches, self._company,
@@ -83,7 +83,7 @@ class VectorWalk:
             self._walk.token_ids[name] = tuple(self._tokens(text))
 
     def _again(self) -> None:
-        """Ask once more, in another order: what is cached by now must not show."""
+        """Send once more, in another order: cached data must not change the answers."""
         for name, text in [*self._walk.texts.items()][::-1]:
             self._ask(AGAIN, name, text)
 
@@ -93,7 +93,7 @@ class VectorWalk:
             self._ask(BATCH, order, [self._walk.texts[name] for name in chosen])
 
     def _company(self) -> None:
-        """Ask for all texts at once, and for some that nobody has asked for before."""
+        """Send all texts at once, with some that were never sent before."""
         nonces = {
             f"nonce {number}": f"The number is {secrets.token_hex(8)}." for number in range(8)
         }
@@ -117,11 +117,11 @@ class VectorWalk:
         self._ask(FORM, "with user", text, user="somebody")
 
     def _long(self) -> None:
-        """Cut long texts by request; the same tokens, sent as such, have the vector that is due."""
+        """Cut long texts by request; the same tokens, sent as ids, have the expected vector."""
         text = self._walk.texts["document 1"]
         whole = self._tokens(text)
         self._ask(LONG, "cut", text, truncate_prompt_tokens=CUT)
-        # What the tokenizer puts after a text stays: the vector is taken from it.
+        # The token that the tokenizer appends stays: the vector is taken from it.
         kept = len(self._walk.appended)
         first = whole[: CUT - kept] + whole[len(whole) - kept :]
         self._ask(LONG, "its first tokens", first)

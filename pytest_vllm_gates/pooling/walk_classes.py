@@ -1,4 +1,4 @@
-"""Asks one server for all classes and scores that the gate judges, once for all its checks."""
+"""Requests all classes and scores that the gate judges from one server, once for all checks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 RANKED_QUESTIONS = 2
 BEST = 3
-"""Documents that `/rerank` is asked for besides all of them."""
+"""How many documents of `/rerank` are requested, in addition to all of them."""
 
 
 class ClassWalk:
-    """Asks one server to classify a family's texts, or to score its pairs."""
+    """Sends one server a family's texts to classify, or its pairs to score."""
 
     def __init__(
         self, endpoint: Endpoint, facts: Pooling, plan: PoolingPlan, planned_context: int
     ) -> None:
-        """`planned_context` is the server's context where it does not tell its own."""
+        """`planned_context` is the server's context if it does not report one."""
         self._endpoint = endpoint
         self._scores = facts.task == "score"
         self._pairs = plan.pairs
@@ -39,7 +39,7 @@ class ClassWalk:
         self._planned_context = planned_context
 
     def run(self, step: Callable[[int, int], None]) -> ClassesWalk:
-        """Ask everything; `step` is told how many of the parts are done, and of how many."""
+        """Send everything; `step` gets the number of parts done, and of all parts."""
         begun = time.monotonic()
         parts = [self._alone, self._again, self._batches, self._company, self._tokens]
         parts += [self._long, self._refusals, *([self._ranked] if self._scores else [])]
@@ -90,7 +90,7 @@ class ClassWalk:
             self._walk.asked.append(told)
 
     def _long(self) -> None:
-        """Cut one input by request; the same tokens, sent as such, have the row that is due."""
+        """Cut one input by request; the same tokens, sent as token ids, have the expected row."""
         name, texts = next(iter(self._walk.inputs.items()))
         ids = list(self._walk.token_ids[name])
         cut = {"truncate_prompt_tokens": CUT}
@@ -99,7 +99,7 @@ class ClassWalk:
         else:
             told = ask_classes.classify(self._endpoint, LONG, "cut", texts[0], **cut)
         self._walk.asked.append(told)
-        # What the tokenizer puts after a text stays where it cuts a text's end off.
+        # The token that the tokenizer appends stays when it cuts off the end of a text.
         parts = {"its first tokens": ids[:CUT], "its last tokens": ids[-CUT:]}
         parts["its first tokens and its end"] = [*ids[: CUT - 1], ids[-1]]
         if self._scores:
@@ -109,7 +109,7 @@ class ClassWalk:
             self._walk.asked.append(told)
 
     def _shorter_pairs(self, pair: Sequence[str]) -> dict[str, list[int]]:
-        """Return what may be left of a pair: tokenizers take from the longer text first.
+        """Return what may be left of a pair: tokenizers cut the longer text first.
 
         https://huggingface.co/docs/transformers/pad_truncation
         """

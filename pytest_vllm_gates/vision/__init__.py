@@ -1,1 +1,1 @@
-"""Pictures that the gates draw and send, and what a model that sees answers to them."""
+"""Pictures that the gates draw and send, and a seeing model's answers to them."""

@@ -25,7 +25,7 @@ def refusal(
     messages: list[dict[str, Any]],
     afterwards: Callable[[], str] = str,
 ) -> RefusedCase:
-    """Send messages and return what came back; `afterwards` returns what is wrong then."""
+    """Send messages and return the answer; `afterwards` returns what is wrong after it."""
     body = {"messages": messages, "max_tokens": MAX_TOKENS, "temperature": 0}
     try:
         reply = http.post(endpoint, http.CHAT, body)

@@ -1,4 +1,4 @@
-"""The requests of the vision gate: pictures, what is asked about them, and what has to be seen."""
+"""The requests of the vision gate: pictures, questions about them, and expected answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHIFTED = (
 
 @dataclass(frozen=True)
 class Turn:
-    """Pictures and a question, with the answer where the turn lies in the past."""
+    """Pictures and a question, with the answer if the turn is in the past."""
 
     scenes: tuple[Scene, ...]
     text: str
@@ -33,13 +33,13 @@ class VisionCase:
 
     name: str
     kind: str
-    """Of a question; its options are what an answer may hold."""
+    """The kind of question; its options are the words an answer may contain."""
     turns: tuple[Turn, ...]
     expects: tuple[str, ...]
     """The words of an answer, in order; of a call its argument."""
     system: str = ""
     calls: bool = False
-    """Whether the tool is declared, and is to be called."""
+    """Whether the tool is declared, and has to be called."""
     after_a_tool: bool = False
     """Whether the picture comes as the next message after a tool's result."""
 
@@ -94,7 +94,7 @@ def several(*scenes: Scene) -> VisionCase:
 
 
 def in_turns(first: Scene, second: Scene) -> VisionCase:
-    """Return two turns with a picture each; the second one is asked about."""
+    """Return two turns with a picture each; the question is about the second."""
     turns = (
         Turn((first,), questions.question("colour"), first.words[0]),
         Turn((second,), questions.question("second")),
@@ -103,7 +103,7 @@ def in_turns(first: Scene, second: Scene) -> VisionCase:
 
 
 def looking_back(first: Scene, second: Scene) -> VisionCase:
-    """Return three turns, two with a picture; the last one asks about the first picture."""
+    """Return three turns, two with a picture; the last question is about the first picture."""
     turns = (
         Turn((first,), questions.question("colour"), first.words[0]),
         Turn((second,), questions.question("second"), second.words[0]),
@@ -113,7 +113,7 @@ def looking_back(first: Scene, second: Scene) -> VisionCase:
 
 
 def call(scene: Scene) -> VisionCase:
-    """Return a request whose answer is a call with what is seen as its argument."""
+    """Return a request whose answer is a call with the picture's content as its argument."""
     turn = Turn((scene,), questions.question("call"))
     name = f"call for {scene.words[0]}"
     return VisionCase(name, "colour", (turn,), scene.words, calls=True)
@@ -132,7 +132,7 @@ def without_picture(case: VisionCase) -> VisionCase:
 
 
 def shifted(case: VisionCase) -> VisionCase:
-    """Return the same question after a text that moves its pictures."""
+    """Return the same question after a text that shifts its pictures."""
     return replace(case, name=f"{case.name}, shifted", system=SHIFTED)
 
 
@@ -160,7 +160,7 @@ SEEN = (
     one(Scene("stripes", ("red", "blue", "green"))),
     one(Scene("stripes", ("blue", "red", "green"))),
 )
-"""One picture each; pairs of them differ in the picture alone."""
+"""One picture each; pairs of them differ only in the picture."""
 ORDERS = (
     several(Scene("colour", ("red",)), Scene("colour", ("blue",))),
     several(Scene("colour", ("blue",)), Scene("colour", ("red",))),
@@ -186,7 +186,7 @@ DETAILS = (
     one(Scene("which", ("red", "blue"), share=0.8)),
     one(Scene("which", ("blue", "red"), share=0.8)),
 )
-"""Digits, how many squares there are, which of two is red; pairs differ in the picture alone."""
+"""Digits, how many squares there are, which of two is red; pairs differ only in the picture."""
 CALLS = (call(Scene("colour", ("red",))), call(Scene("colour", ("green",), 128, 96)))
 NONCES = tuple(
     one(Scene("stripes", (first, second, third)))
@@ -199,4 +199,4 @@ NONCES = tuple(
         ("black", "red", "yellow"),
     )
 )  # fmt: skip
-"""Sixteen pictures of one size, with one question: nothing but the pictures tells them apart."""
+"""Sixteen pictures of one size, with one question: only the pictures differ."""

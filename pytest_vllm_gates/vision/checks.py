@@ -1,4 +1,4 @@
-"""Decides whether answers follow the pictures, and whether prompts have the tokens that are due."""
+"""Decides whether answers follow the pictures, and whether prompts have the expected tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLIENT_ERRORS = range(400, 500)
 
 
 def seen_words(case: VisionCase, text: str) -> tuple[str, ...]:
-    """Return the options of a case's question that a text holds, in order; digits as digits."""
+    """Return the options of a case's question in a text, in order; digits as digits."""
     options = questions.options(case.kind)
     found = re.findall(r"[a-z]+|\d+", text.lower())
     spelled = dict(zip(questions.DIGIT_WORDS, map(str, range(10)), strict=True))
@@ -33,7 +33,7 @@ def seen_words(case: VisionCase, text: str) -> tuple[str, ...]:
 
 
 def answer_fault(case: VisionCase, answer: Answer) -> str | None:
-    """Return what an answer gets wrong about the pictures, None where it follows them."""
+    """Return the fault of an answer about the pictures; None if it follows them."""
     if case.calls:
         return _call_fault(case, answer)
     words = seen_words(case, answer.content)
@@ -59,7 +59,7 @@ def _call_fault(case: VisionCase, answer: Answer) -> str | None:
 
 
 def answers(seen: Iterable[SeenCase]) -> Iterator[Finding]:
-    """Yield what whole answers get wrong."""
+    """Yield the faults of whole answers."""
     for each in seen:
         if each.whole is None:
             yield Finding(each.finding_case, each.error)
@@ -88,7 +88,7 @@ def unstreamed(seen: Iterable[SeenCase]) -> Iterator[Finding]:
     """Yield which questions have a whole answer and no streamed one."""
     for each in seen:
         if each.whole and each.streamed is None:
-            yield Finding(each.finding_case, "streamed, there is no answer")
+            yield Finding(each.finding_case, "no streamed answer came")
 
 
 def _calls(answer: Answer) -> list[tuple[str, str]]:
@@ -108,17 +108,17 @@ def expected_ids(
 
 
 def expected_text(each: SeenCase, text: str, place: str, vision: Vision, sizes: ImageSizes) -> str:
-    """Return the text of a prompt with what the processor writes in the `place` of each image."""
+    """Return a prompt's text with the processor's tokens in the `place` of each image."""
     first, *others = text.split(place)
     counts = [sizes.tokens(width, height) for width, height in each.sizes]
     written = [vision.written.replace(PADS, vision.pad * count) for count in counts]
-    # A place too many keeps what the template wrote; it is found as another token.
+    # A surplus place keeps the template's text; it is found as another token.
     written += [place] * (len(others) - len(written))
     return first + "".join(one + text for one, text in zip(written, others, strict=False))
 
 
 def image_counts(each: SeenCase, pad: int, sizes: ImageSizes) -> Iterator[Finding]:
-    """Yield which images have another number of tokens in a prompt than their sizes make."""
+    """Yield images whose number of tokens in a prompt differs from that of their sizes."""
     if each.rendered is None:
         return
     counts = [length for _, length in _runs(each.rendered.token_ids, pad)]
@@ -131,9 +131,9 @@ def image_counts(each: SeenCase, pad: int, sizes: ImageSizes) -> Iterator[Findin
 def prompts(
     each: SeenCase, due: Sequence[int], pad: int, *, wrapped: bool = False
 ) -> Iterator[Finding]:
-    """Yield what is wrong with a prompt's tokens; `due` are those of the reference.
+    """Yield the faults of a prompt's tokens; `due` are the reference's.
 
-    Where images are `wrapped`, the place of each has other tokens besides its own.
+    If images are `wrapped`, the place of each has other tokens besides its own.
     """
     if each.whole is not None and each.whole.usage:
         counted = each.whole.usage.prompt_tokens
@@ -174,13 +174,13 @@ def _parting(rendered: Sequence[int], due: Sequence[int]) -> str:
         min(len(rendered), len(due)),
     )
     return (
-        f"the prompt has {len(rendered)} tokens and the processor makes {len(due)}: they part at "
-        f"token {at}, {[*rendered[at : at + 4]]} for {[*due[at : at + 4]]}"
+        f"the prompt has {len(rendered)} tokens and the processor makes {len(due)}: they differ "
+        f"from token {at} on, {[*rendered[at : at + 4]]} for {[*due[at : at + 4]]}"
     )
 
 
 def identities(seen: Iterable[SeenCase]) -> Iterator[Finding]:
-    """Yield where one image has two identities, or two images have one."""
+    """Yield images with two identities, and identities of two images."""
     by_url: dict[str, str] = {}
     by_hash: dict[str, str] = {}
     for each in seen:
@@ -204,13 +204,13 @@ def _urls(each: SeenCase) -> list[str]:
 
 
 def unseen(before: SeenCase, after: SeenCase) -> Iterator[Finding]:
-    """Yield that a question without a picture is answered otherwise once a picture was sent."""
+    """Yield a changed answer to a question without a picture after pictures were sent."""
     for each in (before, after):
         if each.whole is None:
             yield Finding(each.finding_case, each.error)
     if not before.whole or not after.whole:
         return
-    # Words of an answer may differ from time to time; what is seen may not.
+    # Words of an answer may vary; what the model sees must not.
     first, second = (
         seen_words(each.case, each.whole.content) for each in (before, after) if each.whole
     )
@@ -223,7 +223,7 @@ def unseen(before: SeenCase, after: SeenCase) -> Iterator[Finding]:
 
 
 def refusals(refused: Iterable[RefusedCase]) -> Iterator[Finding]:
-    """Yield the requests that were not refused as they have to be."""
+    """Yield the requests that were not refused as expected."""
     for each in refused:
         if each.status not in CLIENT_ERRORS:
             told = f": {_short(each.message)}" if each.message else ""

@@ -22,7 +22,7 @@ def distances(
 ) -> dict[tuple[str, str], Distance]:
     """Return how far each prompt and its answer are from the reference, by case and part.
 
-    A prompt of other tokens than the reference's has no distance: see `findings`.
+    A prompt whose tokens differ from the reference's has no distance: see `findings`.
     """
     apart: dict[tuple[str, str], Distance] = {}
     for name, scores in served.items():
@@ -39,7 +39,7 @@ def findings(
     reference: ReferenceScores,
     allowed: Tolerance,
 ) -> Iterator[Finding]:
-    """Yield what is beyond the tolerance; `cases` are all that were asked, by name."""
+    """Yield what exceeds the tolerance; `cases` are all requested ones, by name."""
     apart = distances(served, reference, allowed)
     for name, case in cases.items():
         scores, expected = served.get(name), reference.cases.get(name)

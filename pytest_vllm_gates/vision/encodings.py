@@ -1,4 +1,4 @@
-"""One scene in every kind of file that a server has to read, with what has to be seen in it."""
+"""One scene in every kind of file that a server has to read, with the expected answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PictureFile:
         """Width and height in pixels as it is to be seen."""
 
     def url_of(self, _: Scene) -> str:
-        """Return the file's data URL, whatever scene is asked for: there is one."""
+        """Return the file's data URL; there is one, whatever the scene."""
         return self.url
 
 
@@ -65,7 +65,7 @@ def _grey(drawn: Pixels) -> Pixels:
 
 
 def _turned(drawn: Pixels) -> bytes:
-    """Return a JPEG that lies on its left side, and says so."""
+    """Return a JPEG that lies on its left side, with that orientation in its EXIF."""
     return files.jpeg(np.rot90(drawn), orientation=ROTATED)
 
 
@@ -85,7 +85,7 @@ def _half_clear(drawn: Pixels) -> bytes:
 WHITE = 255
 _RED, _GREEN, _BLUE = (Scene("colour", (name,)) for name in ("red", "green", "blue"))
 _BLACK_LEFT = Scene("place", ("black",), place="left", background=WHITE)
-# Sides of squares end where blocks of eight pixels do.
+# Squares end at the borders of blocks of eight pixels.
 _FLAT = Scene("colour", ("red",), 128, 128)
 _TOP = Scene("place", ("blue",), place="top")
 _KINDS: dict[

@@ -1,6 +1,6 @@
 """Writes pixels as files: PNG of any kind, and the JPEG and WebP of flat colours.
 
-Nothing but the standard library is needed: the interpreter of pytest need not have Pillow.
+Only the standard library is needed: the interpreter of pytest may lack Pillow.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Bits:
 _QUANTISER = bytes([8] + [1] * 63)
 # Codes of the categories 0 to 11 of a mean's difference, all of four bits (ITU T.81, C.2).
 _MEANS = bytes([0, 0, 0, 12] + [0] * 12) + bytes(range(12))
-# One code of one bit: the block ends, for it has nothing but its mean.
+# One code of one bit: the block ends, because it has only its mean.
 _ENDS = bytes([1] + [0] * 15) + b"\0"
 
 

@@ -1,4 +1,4 @@
-"""A listener on this machine that knows whether a server fetches a picture from it."""
+"""A listener on this machine that detects whether a server fetches a picture from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Listener:
 
     def __init__(self, picture: bytes) -> None:
         paths = self.paths = list[str]()
-        """What was fetched."""
+        """The paths that were fetched."""
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
@@ -30,7 +30,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where the picture is."""
+        """The picture's URL."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/picture.png"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The questions of `vision.toml`, and requests that ask them about pictures."""
+"""The questions of `vision.toml`, and requests with them about pictures."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "count": tuple(map(str, range(10))),
     "which": PLACES[:2],
 }
-"""The words of which an answer holds some, by the kind of question; for the others colours."""
+"""The words of which an answer has some, by the kind of question; colours for the others."""
 
 
 class Tool(toml.Record):
-    """The tool whose argument is what is seen."""
+    """The tool whose argument is the content of the picture."""
 
     name: str
     description: str
 
 
 class MiniatureAnswers(toml.Record):
-    """What the miniatures answer where there is nothing to see."""
+    """The miniatures' answer without a picture."""
 
     none: str
 
@@ -58,12 +58,12 @@ def question(kind: str) -> str:
 
 
 def options(kind: str) -> tuple[str, ...]:
-    """Return the words that an answer to a question may hold."""
+    """Return the words that an answer to a question may contain."""
     return OPTIONS.get(kind, tuple(COLOURS))
 
 
 def image(url: str) -> dict[str, Any]:
-    """Return the part of a message that holds a picture."""
+    """Return the part of a message that contains a picture."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 

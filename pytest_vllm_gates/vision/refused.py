@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 FILE, LIMIT, MEDIA, ADDRESS, PRIVATE = "bad file", "limit", "other media", "address", "private"
 DEFAULT_MOST = 999
-"""Images that vLLM allows in a prompt where no limit is set: too many to send."""
+"""The images that vLLM allows in a prompt by default: too many to send."""
 MOST_SENT = 64
 SCENE = Scene("colour", ("red",))
 
 
 def limit(serve: Mapping[str, Any]) -> int:
-    """Return how many images a prompt may have, as the server's flags say."""
+    """Return how many images a prompt may have, by the server's flags."""
     limits = serve.get("limit_mm_per_prompt")
     allowed = limits.get("image", DEFAULT_MOST) if isinstance(limits, dict) else DEFAULT_MOST
     if isinstance(allowed, dict):
@@ -37,8 +37,8 @@ def bad_files(serve: Mapping[str, Any], rule: str = "patches") -> Iterator[Refus
     """Yield images that cannot be read, and one image too many, as group, name and messages.
 
     `rule` is how an image's size decides its tokens. One a thousand times as wide as high is
-    refused where it is cut into patches as it is (transformers 5.19.0, `smart_resize`), not where
-    every image gets one size.
+    refused if it is cut into patches unscaled (transformers 5.19.0, `smart_resize`), not if every
+    image gets one size.
     """
     whole = files.png(pixels(SCENE))
     texts = {
@@ -63,7 +63,7 @@ def bad_files(serve: Mapping[str, Any], rule: str = "patches") -> Iterator[Refus
 
 
 def other_media(family: Family, serve: Mapping[str, Any]) -> Iterator[Refused]:
-    """Yield a video and a sound where the server takes none."""
+    """Yield a video and a sound if the server takes none."""
     limits = serve.get("limit_mm_per_prompt")
     limits = limits if isinstance(limits, dict) else {}
     question = {"type": "text", "text": "What is this?"}
@@ -78,7 +78,7 @@ def other_media(family: Family, serve: Mapping[str, Any]) -> Iterator[Refused]:
 
 
 def addresses() -> Iterator[Refused]:
-    """Yield addresses where no picture is."""
+    """Yield addresses without a picture."""
     texts = {
         "a port where nobody listens": f"http://127.0.0.1:{_closed_port()}/picture.png",
         "a file of the server's": "file:///etc/hostname",
@@ -96,7 +96,7 @@ def private_address(url: str) -> Refused:
 
 
 def picture_for_text_models() -> list[dict[str, Any]]:
-    """Return the messages that a model without eyes has to refuse."""
+    """Return the messages that a text-only model has to refuse."""
     return [questions.user([png_url(SCENE)], questions.question("colour"))]
 
 

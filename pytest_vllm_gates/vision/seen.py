@@ -1,4 +1,4 @@
-"""What came of the requests about pictures."""
+"""The results of requests about pictures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class RenderedImages:
 
     token_ids: tuple[int, ...]
     places: tuple[tuple[int, int], ...]
-    """Where each image's tokens begin and how many they are."""
+    """The start of each image's tokens, and their number."""
     hashes: tuple[str, ...]
-    """What the server takes for the same image."""
+    """The server's identity of each image."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class SeenCase:
 
     name: str
     group: str
-    """Which part of the gate asked it."""
+    """The part of the gate that sent it."""
     case: VisionCase
     request: Mapping[str, Any]
     sizes: tuple[tuple[int, int], ...]
@@ -40,41 +40,41 @@ class SeenCase:
     streamed: Answer | None = None
     rendered: RenderedImages | None = None
     error: str = ""
-    """Why there is no answer."""
+    """Why no answer came."""
 
     @property
     def finding_case(self) -> Case:
-        """It as a case of a check."""
+        """The result as a case of a check."""
         traits = {"group": self.group, "kind": self.case.kind, "picture": self.name}
         return Case(f"{self.group}: {self.name}", traits, self.request)
 
 
 @dataclass(frozen=True)
 class RefusedCase:
-    """A request that has to be refused, and what came back."""
+    """A request that has to be refused, and the answer."""
 
     name: str
     group: str
     request: Mapping[str, Any]
     status: int
-    """Of HTTP; 0 where nothing came."""
+    """The HTTP status; 0 if nothing came."""
     message: str
-    """Of the error, or the body's beginning."""
+    """The error's message, or the beginning of the body."""
     is_error: bool
     """Whether the body is an error of OpenAI's form."""
     afterwards: str = ""
-    """Why the server does not see afterwards, empty where it does."""
+    """Why the server does not see afterwards; empty if it does."""
 
     @property
     def finding_case(self) -> Case:
-        """It as a case of a check."""
+        """The result as a case of a check."""
         traits = {"group": self.group, "picture": self.name, "status": str(self.status)}
         return Case(f"{self.group}: {self.name}", traits, self.request)
 
 
 @dataclass
 class SightWalk:
-    """Everything that was asked about pictures for one family."""
+    """All results about pictures for one family."""
 
     seen: list[SeenCase] = field(default_factory=list)
     refused: list[RefusedCase] = field(default_factory=list)

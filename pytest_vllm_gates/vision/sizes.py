@@ -1,4 +1,4 @@
-"""How many tokens an image has, as the checkpoint's processor and the family's rule say."""
+"""How many tokens an image has, by the checkpoint's processor and the family's rule."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.vision import Vision
 
 MOST_ASPECT = 200
-"""The longer side over the shorter one from which on Qwen's and GLM's processors refuse."""
+"""The ratio of the longer to the shorter side at which Qwen's and GLM's processors refuse."""
 FRAMES = 2
 """GLM's processor counts an image as so many frames of a video."""
 
 
 @dataclass(frozen=True)
 class ImageSizes:
-    """What decides how many tokens an image has; pixels are of the resized image."""
+    """The facts that decide how many tokens an image has; pixels are of the resized image."""
 
     rule: str
-    """Of `catalog.vision.Vision`."""
+    """The rule of `catalog.vision.Vision`."""
     step: int = 1
     """Pixels of a token's side."""
     least_pixels: int = 0

@@ -16,7 +16,7 @@ COLOURS = {
 """The colours of a scene, as red, green and blue from 0 to 255."""
 PLACES = ("left", "right", "top", "bottom")
 WHICH = "red"
-"""The colour that one of two squares has, and that is asked for."""
+"""The colour of one of two squares, for which the question looks."""
 
 Kind = Literal["colour", "place", "stripes", "digit", "count", "which", "plain"]
 
@@ -27,11 +27,11 @@ class Scene:
 
     kind: Kind
     colours: tuple[str, ...] = ("red",)
-    """Of `COLOURS`: those of stripes or of two squares from left to right, else the only one."""
+    """Names in `COLOURS`: from left to right for stripes or two squares, else the only one."""
     width: int = 96
     height: int = 96
     place: str = "middle"
-    """Of `PLACES`, or the middle."""
+    """One of `PLACES`, or the middle."""
     number: int = 0
     """The digit, or how many squares there are, from 1 to 4."""
     share: float = 0.5
@@ -55,7 +55,7 @@ class Scene:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What has to be seen, in order."""
+        """The expected content, in order."""
         if self.kind == "place":
             return (self.place,)
         if self.kind in {"digit", "count"}:

@@ -1,4 +1,4 @@
-"""Asks one family everything about pictures, once for all checks of the gate."""
+"""Sends one family all requests about pictures, once for all checks of the gate."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ MODALITY = "image"
 NO_IMAGES = re.compile(
     r"^answered 4\d\d: .*(?:is not a multimodal model|At most 0 image)", re.DOTALL
 )
-"""What vLLM answers to an image where it reads text alone."""
+"""vLLM's answer to an image if it takes only text."""
 
 
 class VisionWalk:
-    """Asks one family at one server."""
+    """Sends requests for one family to one server."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class VisionWalk:
     ) -> None:
         """`serve` are the flags of the server, `max_tokens` the most that an answer has.
 
-        `untaught` are kinds of questions that are not asked.
+        `untaught` are kinds of questions that are left out.
         """
         self._endpoint = endpoint
         self._family = family
@@ -61,13 +61,13 @@ class VisionWalk:
         self._renders = True
 
     def why_no_images(self) -> str:
-        """Return why the server takes no images at all, empty where it does."""
+        """Return why the server takes no images at all; empty if it does."""
         body = self._body(cases.SEEN[0], encodings.png_url)
         _, error = self._answer(self._chat.ask, body)
         return error if NO_IMAGES.search(error) else ""
 
     def run(self, step: Callable[[int, int], None]) -> SightWalk:
-        """Ask everything; `step` is told how many parts of how many are done."""
+        """Send everything; `step` gets the number of parts done, and of all parts."""
         begun = time.monotonic()
         unseen = [cases.without_picture(case) for case in cases.SEEN[:1]]
         parts: list[Callable[[], None]] = [
@@ -77,7 +77,7 @@ class VisionWalk:
             self._ask_files,
             lambda: self._ask_all(ORDERS, self._possible(cases.ORDERS), stream=True),
             lambda: self._ask_all(CALLS, self._possible(cases.CALLS), stream=True),
-            # The same pictures behind another text, and others in the same place.
+            # The same pictures after another text, and others in the same place.
             lambda: self._ask_all(CACHE, map(cases.shifted, cases.SEEN)),
             lambda: self._ask_all(CACHE, reversed(cases.SEEN)),
             lambda: self._ask_all(UNSEEN, unseen),
@@ -93,7 +93,7 @@ class VisionWalk:
         return self._walk
 
     def _possible(self, wanted: Iterable[VisionCase]) -> list[VisionCase]:
-        """Return the cases that can be asked: not all families have tools."""
+        """Return the cases that can be sent: not all families have tools."""
         return [
             case
             for case in wanted
@@ -146,7 +146,7 @@ class VisionWalk:
         )
 
     def _ask_together(self, wanted: Iterable[VisionCase]) -> None:
-        """Ask all at the same time."""
+        """Send all concurrently."""
         bodies = [(case, self._body(case, encodings.png_url)) for case in wanted]
         with ThreadPoolExecutor(len(bodies)) as pool:
             replies = list(pool.map(lambda each: self._answer(self._chat.ask, each[1]), bodies))
@@ -162,7 +162,7 @@ class VisionWalk:
     def _answer(
         self, ask: Callable[[Mapping[str, Any]], Answer], body: Mapping[str, Any]
     ) -> tuple[Answer | None, str]:
-        """Return an answer, and why there is none."""
+        """Return an answer, and why none came."""
         self._walk.requests += 1
         try:
             return ask(body), ""
@@ -174,7 +174,7 @@ class VisionWalk:
             return None, str(error)[:ERROR_CHARACTERS]
 
     def _rendered(self, body: Mapping[str, Any]) -> RenderedImages | None:
-        """Return the prompt as the server renders it; None where it does not."""
+        """Return the prompt as the server renders it; None if it does not."""
         if not self._renders:
             return None
         self._walk.requests += 1
@@ -210,14 +210,14 @@ class VisionWalk:
             self._walk.fetched += listener.paths
 
     def _try(self, group: str, name: str, messages: list[dict[str, Any]]) -> None:
-        """Send what has to be refused, then see whether the server still sees."""
+        """Send what has to be refused, then check whether the server still sees."""
         self._walk.requests += 1
         self._walk.refused.append(refusal(self._endpoint, name, group, messages, self._afterwards))
 
     def _afterwards(self) -> str:
-        """Return why the plainest picture is not seen now; empty where it is.
+        """Return why the plainest picture is not seen now; empty if it is.
 
-        A server that never saw it does not see it because of what was refused.
+        If the server never saw it, the refused requests are not the cause.
         """
         case = cases.SEEN[0]
         whole, error = self._answer(self._chat.ask, self._body(case, encodings.png_url))

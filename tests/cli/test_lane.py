@@ -307,7 +307,7 @@ class TestFreeze:
         summary = as_json(capsys, "freeze", "stable", "--from", "running")
         assert summary["with_checksums"] == 0
         (note,) = summary["notes"]
-        assert "all packages (the configured sources cannot be asked)" in note
+        assert "all packages (the configured sources cannot be reached)" in note
         assert "--hash" not in frozen(lane_project)[".txt"]
 
 

@@ -1,4 +1,4 @@
-"""A cache of its own, a lane with a small lock, and a stand-in for uv."""
+"""A cache for one test, a lane with a small lock, and a fake uv."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ elsewhere==1.0 ; sys_platform == "win32"
 
 @dataclass
 class Site:
-    """A project with one lane, the cache its environment goes to, and what was said."""
+    """A project with one lane, the cache its environment goes to, and the progress messages."""
 
     project: Path
     cache: Path

@@ -60,7 +60,7 @@ def test_lock_header_has_its_command_and_refusals_are_kept(
     pins = installed.pinned_requirements(lock, "3.12.1")
     assert installed.difference(pins, {"torch": "2.13.0", "vllm": "1"}) == []
     assert installed.difference(pins, {"torch": "2.13.0+cpu", "vllm": "1"}) == [
-        "torch 2.13.0+cpu is installed, the lock says !=2.13.0+cpu,==2.13.0"
+        "torch 2.13.0+cpu is installed, the lock requires !=2.13.0+cpu,==2.13.0"
     ]
 
 
@@ -70,7 +70,7 @@ def test_package_lost_by_universal_resolution_is_an_error(
     path = tmp_path / "mine.in"
     path.write_text("vllm==1\n")
     resolve_to(monkeypatch, ("vllm==1",), ("vllm==1", "lost==2"))
-    with pytest.raises(UserError, match="the universal resolution has lost lost"):
+    with pytest.raises(UserError, match="the universal resolution lacks lost"):
         relock.relock(path)
 
 
@@ -115,7 +115,7 @@ def test_install_stage_is_read_from_uv_output(output: str, stage: str) -> None:
     assert uv.stage(output, 7) == stage
 
 
-def test_a_full_disk_is_named_even_when_uv_could_not_say_so(
+def test_a_full_disk_is_named_even_when_uv_could_not_report_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full:

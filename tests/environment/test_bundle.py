@@ -265,7 +265,7 @@ def test_containers_have_versions_and_suffixes(tmp_path: Path) -> None:
     assert fatbin.containers(tmp_path / "absent.so") == frozenset()
 
 
-def test_what_flashinfer_compiled_in_the_home_folder_is_read(tmp_path: Path) -> None:
+def test_flashinfers_compiled_kernels_in_the_home_folder_are_read(tmp_path: Path) -> None:
     made = tmp_path / ".cache/flashinfer/0.6.17/121a/cached_ops/norm/norm.so"
     made.parent.mkdir(parents=True)
     made.write_bytes(fatbin_library([(2, 121, (1, 8), b"")], [(1, 120, (9, 0), b"")]))
@@ -315,7 +315,7 @@ def test_zstd_frames_are_unpacked_as_far_as_they_go() -> None:
     frame = zstandard.compress(b"head" + bytes(10**6))
     assert packed_code.zstd_head(frame, 4) == b"head"
     assert packed_code.zstd_head(frame, 512) == b"head".ljust(512, b"\0")
-    # What is no frame, or cut or damaged, ends early.
+    # Data that is not a frame, or cut or damaged, ends early.
     assert packed_code.zstd_head(b"", 9) == packed_code.zstd_head(b"\0" * 99, 9) == b""
     assert packed_code.zstd_head(frame[:5], 9) == b""
     noise = random.Random(5).randbytes(400_000)  # noqa: S311 - no secret
@@ -328,7 +328,7 @@ def test_lz4_blocks_are_unpacked_as_far_as_they_go() -> None:
     assert packed_code.lz4_head(b"\x40abcd\x04\x00\x00\x00", 100) == b"abcdabcd"
     assert packed_code.lz4_head(b"\x1fa\x01\x00\x00", 100) == b"a" * 20
     assert packed_code.lz4_head(b"\x1fa\x01\x00\x00", 5) == b"aaaaa"
-    # What is no block ends early, and takes no time.
+    # Data that is not a block ends early, and takes no time.
     assert packed_code.lz4_head(b"\x1fa\x09\x00\x00", 100) == b"a"
     assert packed_code.lz4_head(b"", 100) == packed_code.lz4_head(b"\xf0\xff\xff", 100) == b""
     assert len(packed_code.lz4_head(b"\x1fa\x01\x00" + b"\xff" * 4000, 512)) <= 512

@@ -35,7 +35,7 @@ LIMIT_S = 20.0
 
 
 def start(site: Site, **env: str) -> subprocess.Popen[str]:
-    """Prepare the lane in a process of its own."""
+    """Prepare the lane in a separate process."""
     program = site.calls_file.with_name("uv")
     return subprocess.Popen(
         [sys.executable, "-c", MAKE, str(program), str(site.project), str(site.cache)],
@@ -132,7 +132,7 @@ def test_waiting_run_builds_if_the_builder_dies(site: Site, tmp_path: Path) -> N
         ("network", "a package index cannot be reached", "check the network and the sources"),
         ("no-version", "the configured package sources do not have what the lock pins",
          "see your sources: python -m pip config list"),
-        ("offline", "uv is told to do without the network, and its cache does not have what the "
+        ("offline", "uv runs without the network (offline), and its cache does not have what the "
          "lock pins", "unset UV_OFFLINE"),
         ("nothing-known", "uv ended with status 1", "then run again"),
     ],
@@ -171,8 +171,8 @@ def test_install_that_differs_from_the_lock_is_discarded(
     monkeypatch.setenv("FAKE_UV", "wrong")
     with pytest.raises(UserError) as failed:
         site.prepare()
-    assert "uv did not install what" in str(failed.value)
-    assert "  - alpha 9.9 is installed, the lock says ==1.0" in str(failed.value)
+    assert "uv's packages differ from" in str(failed.value)
+    assert "  - alpha 9.9 is installed, the lock requires ==1.0" in str(failed.value)
     assert site.made() == []
 
 

@@ -149,5 +149,5 @@ def test_without_a_network_there_are_no_checksums(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_UV", "network")
-    assert ask(ALPHA) == ({}, "the configured sources cannot be asked")
+    assert ask(ALPHA) == ({}, "the configured sources cannot be reached")
     assert site.calls()

@@ -78,8 +78,8 @@ def test_a_drifted_environment_is_refused_with_the_difference(site: Site) -> Non
     with pytest.raises(UserError) as raised:
         site.prepare()
     assert str(raised.value) == (
-        f"lane small: what is installed is not what {site.project}/lanes/small.txt says:\n"
-        "  - alpha 1.1 is installed, the lock says ==1.0\n"
+        f"lane small: the installed packages differ from {site.project}/lanes/small.txt:\n"
+        "  - alpha 1.1 is installed, the lock requires ==1.0\n"
         "  - stray 3 is installed, the lock does not have it\n"
         "  - torch==2.13.0+cpu is missing\n"
         f"have it made again: rm -r {python.parent.parent}"

@@ -19,6 +19,6 @@ def test_threads_parse_the_same() -> None:
     assert ast.dump(trees[0]) == ast.dump(trees[-1])
 
 
-def test_what_is_no_python_is_refused() -> None:
+def test_invalid_python_is_refused() -> None:
     with pytest.raises(SyntaxError):
         python_source.parse("def (")

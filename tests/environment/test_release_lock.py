@@ -1,4 +1,4 @@
-"""What the resolution of a release refuses, and what a lane without a lock does first."""
+"""Builds that the resolution of a release refuses, and the first use of a lane without a lock."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_table_has_the_span_of_each_flag(tmp_path: Path) -> None:
     assert '  "model",\n]' in text
 
 
-def test_flag_that_came_back_is_no_span() -> None:
+def test_flag_that_came_back_is_not_a_span() -> None:
     releases = {"1": frozenset({"a", "b"}), "2": frozenset({"b"}), "3": frozenset({"a", "b"})}
     with pytest.raises(UserError, match="a: in 1, 3 alone, which is not one span"):
         release_flags.text(releases)

@@ -23,7 +23,7 @@ NOWHERE = Path("/nowhere")
 LANES = sorted(path.stem for path in lanes.SHIPPED.glob("*.toml"))
 EVERY = tuple(families.load_all(NOWHERE))
 LIMIT_S = 300.0
-# Reads lines of arguments, and prints for each what vLLM's own parser says of them.
+# Reads lines of arguments, and prints the result of vLLM's own parser for each.
 PROGRAM = """
 import json, sys
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
@@ -107,7 +107,7 @@ def test_encoders_are_there(ready: Environment) -> None:
 def test_flags_are_taken_by_the_lanes_own_command_line(ready: Environment, lane_name: str) -> None:
     lane = lanes.load(lane_name, NOWHERE)
     asked = {one.name: command_line(one, lane) for one in EVERY}
-    # What is refused shows that something is looked at.
+    # The refused ones show that arguments are checked.
     asked["control: flag"] = ["--model", "m", "--no-such-flag", "1"]
     asked["control: value"] = ["--model", "m", "--chat-template-content-format", "nonsense"]
     ran = subprocess.run(

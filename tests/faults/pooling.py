@@ -134,7 +134,7 @@ def ranks_the_worst_first(exchange: Exchange) -> None:
     exchange.events[0]["results"].reverse()
 
 
-@FAULTS.told(RERANK, SCORES, "scores are due")
+@FAULTS.told(RERANK, SCORES, " scores, got the indices ")
 def ignores_top_n(exchange: Exchange) -> None:
     """One document comes twice."""
     results = exchange.events[0]["results"]

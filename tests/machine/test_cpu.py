@@ -56,7 +56,7 @@ START = times(0.0, 0.0)
         pytest.param(START, CpuShares(0.0, None, 0.0), id="no time passed"),
     ],
 )  # fmt: skip
-def test_share_of_others_is_what_the_server_missed(now: Times, due: CpuShares) -> None:
+def test_share_of_others_is_the_time_that_the_server_missed(now: Times, due: CpuShares) -> None:
     shares = spent(START, now)
     assert (shares.steal, shares.server_s) == (due.steal, due.server_s)
     assert shares.others == pytest.approx(due.others)

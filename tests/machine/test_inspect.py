@@ -127,7 +127,7 @@ def test_nvidia_smi_replaces_a_missing_nvml(
 def test_nvidia_smi_output_without_a_document_is_the_problem(output: str) -> None:
     driver, gpus = nvidia_smi.read(output)
     assert gpus == ()
-    assert driver.problem == (output or "it said nothing")
+    assert driver.problem == (output or "it printed nothing")
 
 
 def test_newer_version_fields_are_read() -> None:

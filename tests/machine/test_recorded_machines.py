@@ -13,13 +13,13 @@ from pytest_vllm_gates.machine import inspect, recorded
 WHOLE: dict[str, Any] = {"os": "Linux", "devices": []}
 
 
-def test_what_an_inventory_prints_is_read_back() -> None:
+def test_an_inventorys_output_is_read_back() -> None:
     here = inspect.inspect()
     printed = json.loads(json.dumps({"machine": dataclasses.asdict(here)}))
     assert recorded.machine_of(printed) == here
 
 
-def test_what_is_not_told_is_not_known() -> None:
+def test_a_missing_fact_is_unknown() -> None:
     device = {"memory_bytes": 5, "of_a_later_version": 1}
     machine = recorded.machine_of({**WHOLE, "devices": [device, {"name": "L4"}], "driver": None})
     assert machine.gpus == ("a GPU", "L4")
@@ -50,6 +50,6 @@ def test_a_fact_of_another_form_is_named(changes: dict[str, Any], says: str) -> 
 
 
 @pytest.mark.parametrize("document", [{}, {"machine": 5}, {"machine": {"os": "x"}}])
-def test_no_machine_says_what_writes_one(document: dict[str, Any]) -> None:
+def test_a_record_without_a_machine_names_its_command(document: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="vllm-gates inventory --json"):
         recorded.machine_of(document)

@@ -135,11 +135,11 @@ NAN = (tuple([math.nan] * WIDTH),)
         ("alone", "emoji", {"vectors": (tuple([0.0] * WIDTH),)}, "shapes", "is zero"),
         ("alone", "emoji", {"prompt_tokens": 9}, "shapes", "counts 9 tokens, and the text has 3"),
         ("alone", "emoji", {"wrong": ("id is null",)}, "shapes", "id is null"),
-        ("again", "emoji", {"vectors": OTHER}, "again", "from the one it has alone"),
+        ("again", "emoji", {"vectors": OTHER}, "again", "from its vector alone"),
         ("again", "emoji", {"vectors": (), "error": "no", "status": 500}, "again", "500 no"),
-        ("company", "nonce 0", {"vectors": OTHER}, "company", "from the one it has alone"),
+        ("company", "nonce 0", {"vectors": OTHER}, "company", "from its vector alone"),
         ("batch", "reversed", {"vectors": OTHER}, "batches", "texts got 1 vectors"),
-        ("form", "base64", {"vectors": OTHER}, "forms", "from that of the text"),
+        ("form", "base64", {"vectors": OTHER}, "forms", "from the text's vector"),
         ("long", "cut", {"vectors": OTHER}, "long", "neither that of its first"),
         ("long", "cut", {"prompt_tokens": 9}, "long", "9 tokens, and 3 were kept"),
         ("refused", "a chat", {"status": 200}, "refusals", "answered 200, not 400"),
@@ -147,7 +147,7 @@ NAN = (tuple([math.nan] * WIDTH),)
         ("refused", "afterwards", {"vectors": (), "status": 0}, "refusals", "no vector"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told(
+def test_each_fault_is_reported(
     *, group: str, name: str, values: dict[str, object], check: str, says: str, walk: PoolingWalk
 ) -> None:
     change(walk, group, name, **values)
@@ -155,7 +155,7 @@ def test_what_is_wrong_is_told(
     assert any(says in sentence for sentence in found[check]), found
 
 
-def test_texts_without_the_token_they_are_to_end_in_are_told(walk: PoolingWalk) -> None:
+def test_texts_without_their_final_token_are_reported(walk: PoolingWalk) -> None:
     facts = Pooling(pooler="last", appended="<|endoftext|>")
     walk.appended = (3,)
     assert [*checks.shapes(walk, facts, WIDTH, LIMITS)] == []
@@ -164,12 +164,12 @@ def test_texts_without_the_token_they_are_to_end_in_are_told(walk: PoolingWalk) 
     assert "end in 4, and not in 3 (<|endoftext|>)" in finding.says
 
 
-def test_a_batch_in_another_order_says_whose_vector_came(walk: PoolingWalk) -> None:
+def test_a_batch_in_another_order_names_the_vectors_text(walk: PoolingWalk) -> None:
     change(walk, "batch", "in order", vectors=tuple(map(vector, [*walk.texts.values()][::-1])))
-    assert "and it is that of 'special'" in findings(walk)["batches"][0]
+    assert "and it is the vector of 'special'" in findings(walk)["batches"][0]
 
 
-def test_all_turned_alike_is_told_by_the_reference_alone(walk: PoolingWalk) -> None:
+def test_vectors_all_turned_alike_are_found_only_by_the_reference(walk: PoolingWalk) -> None:
     def turned(numbers: Vector) -> Vector:
         return tuple(-numbers[i ^ 1] if i % 2 else numbers[i ^ 1] for i in range(WIDTH))
 
@@ -184,13 +184,13 @@ def test_all_turned_alike_is_told_by_the_reference_alone(walk: PoolingWalk) -> N
     ("spoil", "says"),
     [
         (lambda rows: rows[::-1], "the best is not first"),
-        (lambda rows: rows[:1], "2 scores are due"),
-        (lambda rows: (rows[0], rows[0]), "2 scores are due"),
-        (lambda rows: (rows[0], (99, 0.1)), "2 scores are due"),
+        (lambda rows: rows[:1], "expected 2 scores"),
+        (lambda rows: (rows[0], rows[0]), "expected 2 scores"),
+        (lambda rows: (rows[0], (99, 0.1)), "expected 2 scores"),
         (lambda rows: (rows[0], (rows[1][0], math.nan)), "and its vector gives"),
     ],
 )
-def test_orders_that_do_not_follow_are_told(
+def test_orders_that_do_not_follow_are_reported(
     spoil: Callable[[tuple[tuple[int, float], ...]], tuple[tuple[int, float], ...]],
     says: str,
     walk: PoolingWalk,
@@ -199,7 +199,7 @@ def test_orders_that_do_not_follow_are_told(
     assert any(says in sentence for sentence in findings(walk)["scores"])
 
 
-def test_a_question_nearer_to_another_document_is_told(walk: PoolingWalk) -> None:
+def test_a_question_nearer_to_another_document_is_reported(walk: PoolingWalk) -> None:
     change(walk, "alone", "question 1", vectors=(vector(PLAN.pairs[4].document),))
     assert findings(walk)["found"] == ["'document 5' is nearer to it than 'document 1'"]
 
@@ -211,7 +211,7 @@ def test_routes_that_are_not_there_are_no_finding(walk: PoolingWalk) -> None:
     assert findings(walk) == {}
 
 
-def test_distance_of_what_cannot_be_compared_is_the_largest() -> None:
+def test_vectors_that_cannot_be_compared_have_the_largest_distance() -> None:
     assert checks.distance((1.0, 0.0), (1.0,)) == 2.0
     assert checks.distance((0.0, 0.0), (1.0, 0.0)) == 2.0
     assert checks.distance((math.inf, 0.0), (1.0, 0.0)) == 2.0

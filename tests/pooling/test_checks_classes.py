@@ -90,7 +90,7 @@ def probabilities(name: str) -> tuple[float, ...]:
 
 
 def rankings() -> list[Classified]:
-    """Return what `/score` and `/rerank` say of one question."""
+    """Return the answers of `/score` and `/rerank` to one question."""
     scored = [0.9, 0.1, 0.4, 0.2]
     order = sorted(range(4), key=scored.__getitem__, reverse=True)
     ranked = Classified(
@@ -122,15 +122,15 @@ def changed(walk: ClassesWalk, group: str, name: str | None = None, **fields: ob
 
 BROKEN: dict[str, tuple[bool, str, str, Callable[[ClassesWalk], None]]] = {
     "above one": (
-        True, "forms", "these are not between 0 and 1: 1.5000",
+        True, "forms", "some are not between 0 and 1: 1.5000",
         lambda walk: changed(walk, types.ALONE, rows=((1.5,),)),
     ),
     "not finite": (
-        True, "forms", "these are not between 0 and 1: nan",
+        True, "forms", "some are not between 0 and 1: nan",
         lambda walk: changed(walk, types.ALONE, rows=((float("nan"),),)),
     ),
     "sum": (
-        False, "forms", "the probabilities are 1.2000 in all, and not 1",
+        False, "forms", "the probabilities sum to 1.2000, not 1",
         lambda walk: changed(walk, types.ALONE, rows=((0.8, 0.2, 0.2),)),
     ),
     "label": (
@@ -150,7 +150,7 @@ BROKEN: dict[str, tuple[bool, str, str, Callable[[ClassesWalk], None]]] = {
         lambda walk: changed(walk, types.ALONE, rows=(), status=500, error="broken"),
     ),
     "all alike": (
-        False, "differing", "all inputs have the same: 0.3000",
+        False, "differing", "all inputs have the same row: 0.3000",
         lambda walk: changed(walk, types.ALONE, rows=((0.3,),)),
     ),
     "another document": (
@@ -160,7 +160,7 @@ BROKEN: dict[str, tuple[bool, str, str, Callable[[ClassesWalk], None]]] = {
         ),
     ),
     "another row": (
-        True, "again", "at most 0.02 apart are due",
+        True, "again", "expected at most 0.02 apart",
         lambda walk: changed(walk, types.AGAIN, rows=((0.5,),)),
     ),
     "in company": (
@@ -168,11 +168,11 @@ BROKEN: dict[str, tuple[bool, str, str, Callable[[ClassesWalk], None]]] = {
         lambda walk: changed(walk, types.COMPANY, rows=((0.1, 0.8, 0.1),)),
     ),
     "indices": (
-        True, "batches", "rows are due, and the indices are [0]",
+        True, "batches", "rows, got the indices [0]",
         lambda walk: changed(walk, types.BATCH, indices=(0,)),
     ),
     "order": (
-        True, "batches", "at most 0.02 apart are due",
+        True, "batches", "expected at most 0.02 apart",
         lambda walk: changed(
             walk, types.BATCH, "reversed", rows=walk.of(types.BATCH)[0].rows
         ),
@@ -182,11 +182,11 @@ BROKEN: dict[str, tuple[bool, str, str, Callable[[ClassesWalk], None]]] = {
         lambda walk: changed(walk, types.LONG, "cut", rows=((0.5,),)),
     ),
     "counts of a cut": (
-        True, "cut", "3 tokens were to be left, and usage counts 30",
+        True, "cut", "3 tokens are expected after the cut, and usage counts 30",
         lambda walk: changed(walk, types.LONG, "cut", prompt_tokens=30),
     ),
     "one twice": (
-        True, "ranked", "4 documents are due, and these came: [0, 0, 2, 3]",
+        True, "ranked", "expected 4 documents, got the indices [0, 0, 2, 3]",
         lambda walk: changed(walk, RANKED, indices=(0, 0, 2, 3)),
     ),
     "answered": (
@@ -206,7 +206,7 @@ def test_a_broken_server_is_found(name: str) -> None:
 
 
 def ranking(walk: ClassesWalk, change: Callable[[Classified], Classified]) -> list[str]:
-    """Return what is said of the rankings after a change of the first of them."""
+    """Return the findings on the rankings after a change of the first of them."""
     at = next(n for n, each in enumerate(walk.asked) if each.route == RERANK)
     walk.asked[at] = change(walk.asked[at])
     return [finding.says for finding in checks_classes.ranked(walk, LIMITS)]

@@ -1,4 +1,4 @@
-"""What the vision gate takes for a fault."""
+"""Faults that the vision gate finds in answers and prompts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_digits_may_be_spelled(content: str) -> None:
     assert checks.answer_fault(cases.one(Scene("digit", number=7)), answer(content)) is None
 
 
-def test_a_call_has_to_hold_the_colour() -> None:
+def test_a_call_has_to_contain_the_colour() -> None:
     call = cases.call(Scene("colour", ("red",)))
     assert checks.answer_fault(call, answer("", '{"colour": "red"}')) is None
     fault = checks.answer_fault(call, answer("", '{"colour": "blue"}'))
@@ -83,7 +83,7 @@ def test_a_stream_has_to_be_its_whole_answer() -> None:
 
 
 def test_a_question_without_a_streamed_answer_is_a_finding() -> None:
-    assert says(checks.unstreamed([seen()])) == ["streamed, there is no answer"]
+    assert says(checks.unstreamed([seen()])) == ["no streamed answer came"]
     assert not says(checks.unstreamed([seen(streamed=answer("red")), seen(whole=None)]))
 
 
@@ -93,7 +93,7 @@ def test_each_image_has_as_many_tokens_as_its_size_makes() -> None:
     assert checks.expected_ids(two, (PAD, 3, PAD), PAD, SIZES) == [PAD] * 4 + [3] + [PAD] * 6
 
 
-def test_a_place_has_what_the_processor_writes_in_it() -> None:
+def test_a_place_has_the_processors_tokens() -> None:
     vision = Vision(pad="<pad>", rule="fixed", tokens=2, written="\n<image>PADS</image>\n")
     two = seen(sizes=((64, 64), (96, 64)))
     sizes = ImageSizes("fixed", most_tokens=2)
@@ -125,7 +125,8 @@ def test_a_prompt_with_other_tokens_is_a_finding() -> None:
     counted = seen(rendered=rendered, whole=answer("red", prompt_tokens=5))
     assert says(checks.prompts(counted, DUE, PAD)) == [
         "prompt_tokens is 5, and the processor makes 6",
-        "the prompt has 5 tokens and the processor makes 6: they part at token 4, [2] for [7, 2]",
+        "the prompt has 5 tokens and the processor makes 6: they differ from token 4 on, "
+        "[2] for [7, 2]",
         "images are placed at [(1, 4)], and their tokens are at [(1, 3)]",
     ]
 

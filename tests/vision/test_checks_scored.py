@@ -1,4 +1,4 @@
-"""What the vision gate takes for a fault in the scores of prompts with pictures."""
+"""Faults that the vision gate finds in the scores of prompts with pictures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_reference_without_the_case_is_a_finding() -> None:
     assert says({RED.name: SCORES}, empty) == ["the recorded reference does not have it"]
 
 
-def test_distances_are_told_by_case_and_part() -> None:
+def test_distances_are_listed_by_case_and_part() -> None:
     apart = checks_scored.distances({RED.name: SCORES}, REFERENCE, ALLOWED)
     assert [*apart] == [(RED.name, "prompt"), (RED.name, "answer")]
     assert all(distance.worst == pytest.approx(0) for distance in apart.values())

@@ -69,6 +69,6 @@ def test_two_squares_are_side_by_side(colours: tuple[str, str]) -> None:
         assert int((half == COLOURS[colour]).all(axis=2).sum()) == round(0.8 * HALF) ** 2
 
 
-def test_red_one_of_two_is_told_by_its_side() -> None:
+def test_red_one_of_two_is_named_by_its_side() -> None:
     assert Scene("which", ("red", "blue")).words == ("left",)
     assert Scene("which", ("blue", "red")).words == ("right",)

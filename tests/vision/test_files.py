@@ -1,4 +1,4 @@
-"""What is written as a file is read again by Pillow, as vLLM reads it."""
+"""Pillow reads the written files back, as vLLM reads them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_file_shows_its_scene(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a transparent PNG", "a transparent grey PNG"])
-def test_what_is_transparent_shows_its_scene_on_white(name: str) -> None:
+def test_a_transparent_picture_shows_its_scene_on_white(name: str) -> None:
     image = on_white(opened(PICTURES[name].url))
     assert np.array_equal(np.asarray(image), pixels(PICTURES[name].case.scenes[0]))
 

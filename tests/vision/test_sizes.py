@@ -16,7 +16,7 @@ SMALL = {
 }  # fmt: skip
 
 
-# What transformers' Qwen2VLImageProcessor 5.19.0 makes of these sizes, with `size` as in SMALL.
+# The sizes of transformers' Qwen2VLImageProcessor 5.19.0, with `size` as in SMALL.
 @pytest.mark.parametrize(
     ("size", "resized"),
     [
@@ -53,12 +53,12 @@ def test_some_families_have_as_many_tokens_whatever_the_size() -> None:
     assert sizes.sizes(fixed, SMALL).tokens(1, 1000) == 256
 
 
-def test_what_the_processor_writes_has_a_place_for_the_tokens() -> None:
+def test_the_processors_text_has_a_place_for_the_tokens() -> None:
     with pytest.raises(ValueError, match="written has no PADS: '<image>'"):
         Vision(pad="<image_soft_token>", rule="fixed", tokens=256, written="<image>")
 
 
-# What transformers' Gemma4ImageProcessor 5.19.0 makes of these sizes.
+# The sizes of transformers' Gemma4ImageProcessor 5.19.0.
 @pytest.mark.parametrize(
     ("size", "tokens"),
     [((64, 64), 256), ((1920, 1080), 264), ((100, 2000), 222), ((10, 4000), 280), ((1, 1), 256)],
@@ -68,7 +68,7 @@ def test_a_budget_is_spent_as_the_aspect_allows(size: tuple[int, int], tokens: i
     assert sizes.sizes(budget, {}).tokens(*size) == tokens
 
 
-# What transformers' Glm4vImageProcessor 5.19.0 makes of these sizes.
+# The sizes of transformers' Glm4vImageProcessor 5.19.0.
 @pytest.mark.parametrize(
     ("size", "tokens"), [((64, 64), 9), ((1920, 1080), 2691), ((20, 56), 10), ((5, 900), 180)]
 )

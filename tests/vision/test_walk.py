@@ -1,4 +1,4 @@
-"""The walk asks a server for everything, and the checks find what the server gets wrong.
+"""The walk sends a server all requests, and the checks find the server's faults.
 
 The server sees by the pictures' own bytes, and answers what vLLM 0.32.0 answered where it refuses.
 """
@@ -39,7 +39,7 @@ SCENES: dict[str, Scene] = {
     for case in (*cases.SEEN, *cases.DETAILS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
     for scene in case.scenes
 } | {picture.url: picture.case.scenes[0] for picture in encodings.every()}
-# What vLLM 0.32.0 answered to each, seen on its renderer.
+# vLLM 0.32.0's answer to each, observed on its renderer.
 ANSWERED: dict[str, tuple[int, str]] = {
     "half a picture": (400, "Failed to load image: image file is truncated"),
     "base64 cut short": (400, "Non-base64 digit found"),
@@ -127,7 +127,7 @@ def test_a_model_that_sees_is_right_everywhere(healthy: SightWalk) -> None:
     assert len(healthy.of(COMPANY)) == len(cases.NONCES)
 
 
-def test_streams_are_asked_where_order_and_calls_count(healthy: SightWalk) -> None:
+def test_streams_are_requested_where_order_and_calls_count(healthy: SightWalk) -> None:
     assert all(each.streamed for each in healthy.of(SEEN, DETAILS, ORDERS, CALLS))
     assert not any(each.streamed for each in healthy.of(FILES, CACHE, COMPANY))
 
@@ -138,7 +138,7 @@ def test_prompts_are_rendered_with_their_places(healthy: SightWalk) -> None:
         assert len(each.rendered.places) == len(each.sizes)
 
 
-def test_details_are_asked_without_rendering(healthy: SightWalk) -> None:
+def test_details_are_requested_without_rendering(healthy: SightWalk) -> None:
     assert not any(each.rendered for each in healthy.of(DETAILS))
 
 
@@ -150,7 +150,7 @@ def test_details_are_asked_without_rendering(healthy: SightWalk) -> None:
         (("digit", "count", "which"), set()),
     ],
 )
-def test_what_a_miniature_was_not_taught_is_not_asked(
+def test_questions_that_a_miniature_was_not_taught_are_left_out(
     untaught: tuple[str, ...], asked: set[str]
 ) -> None:
     walk = walked(Seeing(), untaught)
@@ -158,14 +158,14 @@ def test_what_a_miniature_was_not_taught_is_not_asked(
     assert len(walk.of(SEEN)) == len(cases.SEEN)
 
 
-def test_a_server_that_does_not_render_is_asked_once() -> None:
+def test_a_server_that_does_not_render_gets_one_request() -> None:
     seeing = Seeing()
     seeing.renders = False
     walk = walked(seeing)
     assert not any(each.rendered for each in walk.seen)
 
 
-def test_what_vllm_answers_is_known_or_right(healthy: SightWalk) -> None:
+def test_vllms_answers_are_known_defects_or_right(healthy: SightWalk) -> None:
     private = [each for each in healthy.refused if each.group == refused.PRIVATE]
     assert [each.name for each in healthy.refused if each not in private] == [*ANSWERED]
     defects = known_defects.load_all(Path("/nowhere"))
@@ -194,7 +194,7 @@ def test_what_vllm_answers_is_known_or_right(healthy: SightWalk) -> None:
         ("Failed to load image: cannot identify image file", False),
     ],
 )
-def test_a_server_without_images_says_so(message: str, *, reads_text_alone: bool) -> None:
+def test_a_server_without_images_is_recognised(message: str, *, reads_text_alone: bool) -> None:
     error = {"error": {"message": message, "type": "BadRequestError", "code": 400}}
     server = ScriptedServer(lambda *_: (400, error))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -214,7 +214,7 @@ class Blind(Seeing):
 
 
 class Forgetful(Seeing):
-    """Of several pictures it sees the last one."""
+    """Among several pictures it sees the last one."""
 
     def said(self, body: Any, scenes: list[Scene]) -> str:
         return super().said(body, scenes[-1:])
@@ -295,7 +295,7 @@ def _rendered(body: Any) -> dict[str, Any]:
     return {"token_ids": [1, 7, 7] * len(urls), "features": features if urls else None}
 
 
-def test_what_was_never_seen_is_not_lost_by_a_refusal() -> None:
+def test_sight_that_never_was_is_not_lost_by_a_refusal() -> None:
     class Dark(Seeing):
         def said(self, body: Any, scenes: list[Scene]) -> str:
             return "black" if scenes else super().said(body, scenes)
@@ -303,7 +303,7 @@ def test_what_was_never_seen_is_not_lost_by_a_refusal() -> None:
     assert [each.afterwards for each in walked(Dark()).refused if each.afterwards] == []
 
 
-def test_sight_that_is_lost_by_a_refusal_is_told() -> None:
+def test_sight_that_is_lost_by_a_refusal_is_reported() -> None:
     class Damaged(Seeing):
         def said(self, body: Any, scenes: list[Scene]) -> str:
             with self._lock:
