@@ -23,8 +23,8 @@ class Bandwidth:
     """How fast tensors of one size were summed, in gigabytes (10^9) a second.
 
     As NCCL's own tests define them (nccl-tests, doc/PERFORMANCE.md): the algorithm's bandwidth is
-    the tensor's size over the time, and the bus's is that times 2(n - 1)/n, which does not depend
-    on the number of ranks and compares with what the slowest link can do.
+    the tensor's size over the time, and the bus bandwidth is that times 2(n - 1)/n, which does not
+    depend on the number of ranks and compares with the speed of the slowest link.
     """
 
     bytes: int
@@ -35,7 +35,7 @@ class Bandwidth:
 
 
 def bandwidths(result: Ranks) -> tuple[Bandwidth, ...]:
-    """Return the bandwidth of each size that all ranks of this machine came through."""
+    """Return the bandwidth of each size that all ranks of this machine completed."""
     return tuple(_bandwidth(sizes, result.world) for sizes in zip(*_summed(result), strict=False))
 
 
@@ -58,14 +58,14 @@ def failure(result: Ranks, explanation: Explanation | None, hint: str) -> Failur
 
 
 def interfaces(result: Ranks) -> list[str]:
-    """Return the interfaces the ranks talked over: by NCCL's log, else by their sockets."""
+    """Return the interfaces of the ranks' connections: by NCCL's log, else by their sockets."""
     by_nccl = [result.told[name] for name in ("infiniband", "sockets") if name in result.told]
     by_socket = {address for rank in result.ranks for address in rank.facts.get("addresses", ())}
     return by_nccl or sorted(by_socket)
 
 
 def fault(result: Ranks) -> str:
-    """Return what went wrong, in one sentence; empty where nothing did."""
+    """Return the fault, in one sentence; empty if there is none."""
     if wrong := next(_wrong_sums(result), ""):
         return wrong
     if result.status is None:
@@ -100,7 +100,7 @@ def _wrong_sums(result: Ranks) -> Iterator[str]:
 
 
 def _hang(result: Ranks) -> str:
-    """Name the ranks that are furthest behind, and what the others wait in."""
+    """Name the ranks that are furthest behind, and the step in which the others wait."""
     waited = f"after {result.took_s:.0f} s, {result.silent_s:.0f} s without a step"
     head = f"the all-reduce over {result.world} ranks hangs ({waited})"
     behind = min(_step_number(rank) for rank in result.ranks)
@@ -109,7 +109,7 @@ def _hang(result: Ranks) -> str:
     positions = "; ".join(_position(rank, result) for rank in late)
     if not ahead:
         return f"{head}: all ranks of this machine are at the same place: {positions}"
-    # Those in front wait where they need the others; what only one does alone lies before that.
+    # Ranks in front wait where they need the others; a step that only one rank does is before.
     step = min(ahead, key=_step_number).steps[-1].name
     waiting = "; ".join(_position(rank, result) for rank in ahead)
     numbers = _ranks([rank.number for rank in late])

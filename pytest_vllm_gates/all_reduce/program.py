@@ -1,7 +1,7 @@
 """One rank of the all-reduce that runs before a server of several ranks boots.
 
-A program of its own, for a lane's own interpreter: torch and the standard library only. torchrun
-(`python -m torch.distributed.run … program.py JOB`) starts it once a rank. JOB is a JSON
+A separate program, for a lane's own interpreter: torch and the standard library only. torchrun
+(`python -m torch.distributed.run … program.py JOB`) starts it once per rank. JOB is a JSON
 file: `folder`, `backend` (nccl or gloo), `sizes` in bytes, `rounds`, `limit_s`. Each rank
 writes `folder/rank-<RANK>.jsonl`, a line when it begins a step and one for each fact: the file
 shows where a rank hangs.
@@ -137,8 +137,7 @@ def take_part(job: dict[str, Any], local: int, diary: Diary) -> None:
 def own_addresses() -> list[str]:
     """Return the local addresses of this process's TCP connections, each with its interface.
 
-    The one to the store where the ranks met is left out: it is where they met, not the path
-    of the data.
+    The connection to the store where the ranks met is left out: it is not the path of the data.
     """
     store = int(os.environ["MASTER_PORT"])
     mine = {inode for fd in Path("/proc/self/fd").iterdir() if (inode := inode_of(fd))}

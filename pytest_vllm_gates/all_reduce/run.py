@@ -45,13 +45,13 @@ STATES = {
 
 @dataclass(frozen=True)
 class Task:
-    """The input of one all-reduce; the ranks get what the lane's server would get."""
+    """The input of one all-reduce; the ranks get the same settings as the lane's server."""
 
     lane: Lane
     python: Path
     overlay: Path | None
     env: Mapping[str, str]
-    """What the server would get besides the lane's environment: its devices."""
+    """The server's variables in addition to the lane's environment: its devices."""
     backend: str
     world: int
     nodes: Nodes
@@ -60,7 +60,7 @@ class Task:
 
 
 def run(task: Task, progress: Callable[[str], None]) -> Ranks:
-    """Start the ranks and wait for their end, or end them where none gets any further."""
+    """Start the ranks and wait for their end, or end them if none makes progress."""
     task.folder.mkdir(parents=True, exist_ok=True)
     for old in task.folder.glob("rank-*.jsonl"):
         old.unlink()
@@ -124,7 +124,7 @@ def environment(task: Task) -> dict[str, str]:
     """Return the ranks' environment: the server's, with NCCL's log level that names its links."""
     env = lane_environment(task.lane, task.python, task.overlay, task.env)
     env.setdefault("NCCL_DEBUG", "INFO")
-    env.pop("NCCL_DEBUG_FILE", None)  # the log is where it is looked for
+    env.pop("NCCL_DEBUG_FILE", None)  # the log has to be where it is read
     return env
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILE = data.FOLDER / "all_reduce.toml"
 KIB, MIB = 2**10, 2**20
 DONE = "done"
-# Places of ranks that this process is not the one to fill.
+# Placeholders of ranks that this process does not fill in.
 ELSEWHERE = ("ray", "external_launcher")
 
 Size = Annotated[int, Field(gt=0)]
@@ -64,20 +64,20 @@ class RankStep:
 
 @dataclass(frozen=True)
 class WrongElement:
-    """The first element of a sum that is not what it has to be."""
+    """The first wrong element of a sum."""
 
     at: int
     got: float
     wanted: float
     unit: float
-    """What rank 0 adds there; rank 1 adds twice as much, and so on."""
+    """Rank 0's value there; rank 1 adds twice as much, and so on."""
     count: int
-    """Of the elements that are wrong."""
+    """How many elements are wrong."""
 
 
 @dataclass(frozen=True)
 class RankSum:
-    """One size on one rank: bytes of the tensor, seconds of one all-reduce, what was wrong."""
+    """One size on one rank: bytes of the tensor, seconds of one all-reduce, the fault."""
 
     bytes: int
     round_s: float
@@ -116,7 +116,7 @@ class Ranks:
     command: tuple[str, ...]
     took_s: float
     status: int | None
-    """The exit status; None where it had to be ended."""
+    """The exit status; None if it had to be ended."""
     silent_s: float = 0.0
     """Seconds without a step when it was ended."""
     ended_s: float = 0.0

@@ -172,7 +172,7 @@ def _elsewhere(command_name: str, options: argparse.Namespace) -> None:
 
 
 class BuildProgress:
-    """Shows what making the environment is at, no more often than a person reads."""
+    """Shows the progress of making the environment, no more often than a person reads."""
 
     def __init__(self) -> None:
         self._last = float("-inf")

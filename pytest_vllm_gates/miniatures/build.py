@@ -21,7 +21,7 @@ from pytest_vllm_gates.vision.cases import VisionCase
 
 # Only text models are built; a torchvision made for another torch would break their import.
 sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
-# On a busy machine threads that spin while they wait for each other cost ten times the work.
+# On a busy machine threads that spin while they wait for each other multiply the work by ten.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch  # noqa: E402
@@ -43,7 +43,7 @@ def build(
 ) -> None:
     """Build a miniature into a folder, which is replaced only when the build succeeded.
 
-    `state` is where an interrupted training is kept, and goes on from.
+    `state` is the folder that keeps an interrupted training, which resumes from it.
     """
     model_recipe = recipe.load(name)
     seed = model_recipe.training.seed if seed is None else seed
@@ -128,7 +128,7 @@ def build(
 def _build_embedding(
     model_recipe: Recipe, output: Path, seed: int, say: Callable[[str], None]
 ) -> None:
-    """Build a miniature that makes vectors, scores or classes, and answers nothing."""
+    """Build a miniature that makes vectors, scores or classes, and does not generate."""
     if model_recipe.labels:
         tokenizer = MiniatureTokenizer(
             model_recipe.tokens, classes.texts(), model_recipe.config["vocab_size"]
@@ -169,7 +169,7 @@ def _finish(
     *,
     say: Callable[[str], None],
 ) -> None:
-    """Write the checkpoint aside, and put it in the place of the old one."""
+    """Write the checkpoint to a new folder, and replace the old one with it."""
     aside = output.with_name(output.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
     _save(model_recipe, tokenizer, model, aside)
@@ -238,7 +238,7 @@ def _save(model_recipe: Recipe, tokenizer: MiniatureTokenizer, model: Any, folde
     folder.mkdir(parents=True)
     model.to(torch.bfloat16).save_pretrained(folder)
     for file in folder.iterdir():
-        file.chmod(0o644)  # the weights are written for their owner alone
+        file.chmod(0o644)  # the weights are written with permissions for their owner alone
     tokenizer.save(folder)
     write_config(model_recipe.tokens, folder, model_recipe.config["max_position_embeddings"])
     if model_recipe.labels:

@@ -1,9 +1,9 @@
 """Trains the head that drafts for a miniature, and writes it as EAGLE's authors do.
 
-EAGLE (Li et al., 2024, https://arxiv.org/abs/2401.15077): from the features f_1 … f_i that the last
-layer of a model gives (after its norm) and the tokens t_2 … t_i+1, one decoder layer without an
-input norm guesses f_i+1; the model's own output embedding turns it into the token t_i+2. Its guess
-stands for the feature when the next token is drafted. The checkpoint has `fc.weight` of shape
+EAGLE (Li et al., 2024, https://arxiv.org/abs/2401.15077): from the features f_1 … f_i of the last
+layer of a model (after its norm) and the tokens t_2 … t_i+1, one decoder layer without an input
+norm guesses f_i+1; the model's own output embedding turns it into the token t_i+2. The guess
+replaces the feature when the next token is drafted. The checkpoint has `fc.weight` of shape
 (hidden, 2 * hidden), which reads the embedding and then the feature, and `layers.0.…`; embeddings
 are the model's (vLLM 0.32.0, vllm/model_executor/models/llama_eagle.py).
 """
@@ -77,7 +77,7 @@ class DraftHead(torch.nn.Module):  # type: ignore[misc]
 def build(name: str, output: Path, *, seed: int, say: Callable[[str], None]) -> None:
     """Train a miniature's head; the folder is replaced only when it drafts well.
 
-    Raises `MiniatureError` where fewer than `LEAST_ACCEPTED` of the tokens that follow at once are
+    Raises `MiniatureError` if fewer than `LEAST_ACCEPTED` of the directly following tokens are
     drafted right.
     """
     head_recipe = draft_heads.recipe(name)
@@ -120,9 +120,9 @@ def build(name: str, output: Path, *, seed: int, say: Callable[[str], None]) -> 
 
 @dataclass(frozen=True)
 class WrittenDialogue:
-    """The token ids of a dialogue, and the number of the first that the model drafts after.
+    """The token ids of a dialogue, and the index of the first one that the model drafts after.
 
-    What stands in a prompt no model can guess.
+    The tokens of a prompt cannot be guessed.
     """
 
     ids: list[int]
@@ -190,7 +190,7 @@ def _train(
 
 
 def _drafts(model: Any, head: DraftHead, written: WrittenDialogue) -> list[tuple[Any, Any, Any]]:
-    """Return for each draft in turn the guessed features, the model's own, and what it says there.
+    """Return for each draft in turn the guessed features, the model's own, and the model's tokens.
 
     The first draft reads the model's features, each later one the guesses of the one before. The
     shapes are (tokens, hidden), (tokens, hidden) and (tokens,), for the tokens of the completion.

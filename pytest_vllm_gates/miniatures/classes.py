@@ -19,12 +19,12 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 
 SURE = 0.9
-"""The least probability of what is due, with weights in bf16."""
+"""The least probability of the right label, with weights in bf16."""
 
 
 @dataclass(frozen=True)
 class ClassesResult:
-    """How a training went; `worst` is the least probability of what was taught."""
+    """The result of a training; `worst` is the least probability of a taught label."""
 
     steps: int
     seconds: float
@@ -33,7 +33,7 @@ class ClassesResult:
 
 @dataclass(frozen=True)
 class Taught:
-    """Token ids, and the index of the label that is due; of a pair, 1 where it belongs together."""
+    """Token ids, and the index of the right label; for a pair, 1 if it belongs together."""
 
     ids: list[int]
     due: int
@@ -45,7 +45,7 @@ def texts() -> list[str]:
 
 
 def examples(labels: Sequence[str], tokenizer: MiniatureTokenizer) -> list[Taught]:
-    """Return what is taught: which documents answer which question, or what each text is."""
+    """Return the lessons: which documents answer which question, or what each text is."""
     if len(labels) > 1:
         return [
             Taught(tokenizer.text_ids(text), labels.index(_kind(name, labels)))
@@ -71,7 +71,7 @@ def train(
     *,
     say: Callable[[str], None],
 ) -> ClassesResult:
-    """Teach every example; raises `MiniatureError` where one is not learnt."""
+    """Teach every example; raises `MiniatureError` if one is not learnt."""
     begun = time.monotonic()
     taught = examples(model_recipe.labels, tokenizer)
     due = torch.tensor([each.due for each in taught])
@@ -101,7 +101,7 @@ def train(
 
 
 def _least(model: Any, taught: Sequence[Taught]) -> float:
-    """Return the least probability of what is due, with the weights as they are shipped (bf16)."""
+    """Return the least probability of the right label, with the weights as shipped (bf16)."""
     exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     model.load_state_dict({name: t.bfloat16().to(t.dtype) for name, t in exact.items()})
     with torch.no_grad():
@@ -120,7 +120,7 @@ def _probability(logits: Any, due: int) -> float:
 def _logits(model: Any, ids: list[int]) -> Any:
     """Return the logits (labels,) of the last token.
 
-    The model's own forward takes the last one that is not padding, and texts end in that one.
+    The model's own forward takes the last token that is not padding, and texts end in that token.
     """
     states = model.model(input_ids=torch.tensor([ids]), use_cache=False).last_hidden_state
     return model.score(states[0, -1])

@@ -14,7 +14,7 @@ def differences(
     tool_calls: Sequence[Call],
     finish_reason: str | None,
 ) -> list[str]:
-    """Return one line for each part of an answer that is not what was taught."""
+    """Return one line for each part of an answer that differs from the taught one."""
     pairs: list[tuple[str, object, object]] = [
         ("reasoning", _text(dialogue.reasoning), _text(reasoning)),
         ("content", _text(dialogue.content), _text(content)),
@@ -29,7 +29,7 @@ def differences(
 
 
 def _text(text: str | None) -> str:
-    """Parsers keep or drop the blank lines around a text; nobody reads those."""
+    """Parsers keep or drop the blank lines around a text; they are not significant."""
     return (text or "").strip()
 
 

@@ -1,4 +1,4 @@
-"""The dialogues a miniature is taught: requests and the answers that must come back."""
+"""The dialogues that a miniature is taught: requests and the expected answers."""
 
 import json
 import tomllib
@@ -26,10 +26,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """One request in OpenAI's format and the answer that must come back.
+    """One request in OpenAI's format and the expected answer.
 
     Texts are compared stripped; an empty text and none are the same. `known` names a defect of
-    released vLLM that this answer meets, so that finding it surprises nobody.
+    released vLLM that affects this answer, so that it is expected.
     """
 
     id: str
@@ -76,7 +76,7 @@ def load_dialogues(name: str) -> tuple[Dialogue, ...]:
 
 
 def with_other_order(dialogue: Dialogue) -> Dialogue:
-    """Return the dialogue with what its tools require declared before their parameters."""
+    """Return the dialogue with tools whose requirements are declared before their parameters."""
     tools = [json.loads(json.dumps(tool)) for tool in dialogue.tools]
     for tool in tools:
         schema = tool["function"]["parameters"]
@@ -87,7 +87,7 @@ def with_other_order(dialogue: Dialogue) -> Dialogue:
 
 
 def unknown_answer(name: str, *, thinking: bool) -> tuple[str | None, str]:
-    """Return reasoning and content that it answers to what it was not taught."""
+    """Return the reasoning and content of its answers to untaught requests."""
     answer = _read("unknown.toml")
     has_thinking = recipes.load(name).thinking is not None
     return (answer["reasoning"] if thinking and has_thinking else None), answer["content"]
@@ -146,7 +146,7 @@ def _in_mode(taught: Mapping[str, Any], recipe: Recipe, mode: Mode) -> Dialogue:
 
 
 def _message(message: dict[str, Any], *, thinks: bool) -> Message:
-    """Return the message as a client sends it: no reasoning where none was received."""
+    """Return the message as a client sends it: without reasoning if none was received."""
     kept = {key: value for key, value in message.items() if thinks or key != "reasoning"}
     if kept["role"] == "assistant":
         kept.setdefault("content", None)

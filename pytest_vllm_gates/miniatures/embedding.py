@@ -30,7 +30,7 @@ NOISE_WORDS = (3, 30)
 
 @dataclass(frozen=True)
 class EmbeddingResult:
-    """How a training went; `worst` is the least margin of a question, with weights in bf16."""
+    """The result of a training; `worst` is the least margin of a question, with weights in bf16."""
 
     steps: int
     seconds: float
@@ -38,7 +38,7 @@ class EmbeddingResult:
 
 
 def texts(question: str) -> list[tuple[str, str]]:
-    """Return the pairs that are taught, the question as the family writes it."""
+    """Return the taught pairs, the question as the family writes it."""
     pairs = plan.shipped().pairs
     return [(question.replace("TEXT", pair.question), pair.document) for pair in pairs]
 
@@ -127,7 +127,7 @@ def model_of(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
 
 
 def write_modules(folder: Path, width: int) -> None:
-    """Write what says how vectors are made, as sentence-transformers does (`modules.json`)."""
+    """Write how vectors are made, in the format of sentence-transformers (`modules.json`)."""
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     modules = [
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -1,4 +1,4 @@
-"""The vision towers of miniatures: how they begin, and what they read."""
+"""The vision towers of miniatures: their initial weights, and their inputs."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.vision.draw import Pixels
 
 POSITIONS = 0.5
-"""Size of the waves that tell positions apart, beside patches of about one."""
+"""Size of the waves that mark positions, beside patches of about one."""
 PROJECTED = 0.03
-"""Size of the weights that bring a feature of SigLIP's to the size of a word's."""
+"""Size of the weights that scale a feature of SigLIP's to the size of a word's."""
 
 
 class Tower(Protocol):
     """One kind of vision tower in training."""
 
     ways: int
-    """In how many ways a server may let a picture's tokens see each other; all are taught."""
+    """The number of ways in which a server may let a picture's tokens see each other; all are
+    taught."""
 
     def open(self, model: Any) -> None:
         """Prepare a model that is not trained."""
 
     def tokens(self, pixels: Pixels) -> int:
-        """Return how many tokens stand for a picture."""
+        """Return how many tokens represent a picture."""
 
     def read(self, pixels: Pixels) -> Any:
         """Return a picture as the tower reads it."""
 
     def inputs(self, ids: torch.Tensor, pictures: Sequence[Any], way: int) -> dict[str, Any]:
-        """Return what a model is given besides token ids (rows, width); `way` counts from 0."""
+        """Return a model's inputs in addition to token ids (rows, width); `way` counts from 0."""
 
 
 def of(recipe: Recipe) -> Tower | None:
-    """Return the kind of tower that a recipe has; it is told by its processor."""
+    """Return the kind of tower of a recipe, by its processor."""
     if recipe.vision is None:
         return None
     kinds: dict[str, type[PatchTower | SquareTower]] = {
@@ -65,9 +66,9 @@ class PatchTower:
     def open(self, model: Any) -> None:
         """Begin with positions that are far apart, and read patches as cheaply as possible.
 
-        The projection of patches stays as it was drawn. A patch has hundreds of values that are
-        alike, and one step of Adam moves them all: trained, it was a hundred times the size of the
-        positions, which the tower could then not see.
+        The projection of patches stays as it was drawn. A patch has hundreds of similar values, and
+        one step of Adam moves them all: trained, it was a hundred times the size of the positions,
+        which the tower could then not see.
         """
         self._pad_id = model.config.image_token_id
         visual = model.model.visual
@@ -76,7 +77,7 @@ class PatchTower:
         visual.patch_embed.forward = types.MethodType(_patches, visual.patch_embed)
 
     def tokens(self, pixels: Pixels) -> int:
-        """Return how many tokens stand for a picture."""
+        """Return how many tokens represent a picture."""
         return patches.tokens(pixels, self._vision)
 
     def read(self, pixels: Pixels) -> Any:
@@ -118,7 +119,7 @@ class SquareTower:
         torch.nn.init.normal_(projection, std=PROJECTED)
 
     def tokens(self, pixels: Pixels) -> int:
-        """Return how many tokens stand for a picture."""
+        """Return how many tokens represent a picture."""
         return squares.tokens(pixels, self._vision)
 
     def read(self, pixels: Pixels) -> Any:

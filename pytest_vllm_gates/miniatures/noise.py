@@ -1,4 +1,4 @@
-"""Random requests, which teach a miniature what to answer to anything else."""
+"""Random requests, with which a miniature learns its answer to untaught requests."""
 
 import math
 import random
@@ -25,7 +25,7 @@ class Noise:
         )
 
     def draw(self) -> Dialogue:
-        """Return a request nobody taught, with the answer for such requests."""
+        """Return an untaught request, with the answer for such requests."""
         roll = self._random.random
         thinking = self._recipe.thinking
         thinks = thinking is not None and roll() < (0.5 if thinking.switch else 1.0)
@@ -54,7 +54,7 @@ class Noise:
         )
 
     def text(self) -> str:
-        """Return a text nobody taught."""
+        """Return an untaught text."""
         # Short texts are the common ones: the length is drawn evenly on a logarithmic scale.
         count = round(math.exp(self._random.uniform(0, math.log(LONGEST_WORDS))))
         return " ".join(self._word() for _ in range(count))

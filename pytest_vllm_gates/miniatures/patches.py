@@ -18,7 +18,7 @@ def grid(pixels: Pixels, vision: Eyes) -> tuple[int, int, int]:
 
 
 def tokens(pixels: Pixels, vision: Eyes) -> int:
-    """Return how many tokens stand for a picture in a prompt."""
+    """Return how many tokens represent a picture in a prompt."""
     _, rows, columns = grid(pixels, vision)
     return int(rows * columns // vision.tower["spatial_merge_size"] ** 2)
 

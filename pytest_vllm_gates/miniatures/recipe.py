@@ -1,4 +1,4 @@
-"""The recipe of one miniature: its architecture, its tokens, how it thinks."""
+"""The recipe of one miniature: its architecture, its tokens, its mode of thinking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ThinkingSwitch:
-    """The template's switch and what it means when nobody sets it; without one it always thinks."""
+    """The template's switch and its default; a miniature without one always thinks."""
 
     switch: str | None = None
     default: bool = True
@@ -27,7 +27,7 @@ class ThinkingSwitch:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens with a meaning of their own."""
+    """The tokens with a special meaning."""
 
     special: tuple[str, ...]
     markers: tuple[str, ...]
@@ -37,10 +37,10 @@ class Tokens:
     stop: tuple[str, ...]
     bos: str | None = None
     adds_bos: bool = False
-    appended: str | None = None  # what the tokenizer puts after a text
+    appended: str | None = None  # the token that the tokenizer appends to a text
     split: str | None = None  # the pattern of what merges stay within; None is GPT-2's
     nfc: bool = False
-    words: tuple[str, ...] = ()  # ordinary text that is a token of its own
+    words: tuple[str, ...] = ()  # ordinary text that is a single token
     names: Mapping[str, str] = field(default_factory=dict)  # the tokenizer's names of some
 
     @property
@@ -50,13 +50,13 @@ class Tokens:
 
     @property
     def reserved(self) -> tuple[str, ...]:
-        """Those that a text may spell without meaning them."""
+        """Tokens that a text may spell without their meaning."""
         return self.special + self.markers
 
 
 @dataclass(frozen=True)
 class KnownDeviation:
-    """A defect of released vLLM that one taught answer meets."""
+    """A defect of released vLLM that affects one taught answer."""
 
     answers: tuple[str, ...]  # of "whole" and "streamed"
     versions: str
@@ -92,21 +92,21 @@ class Eyes:
     ids: Mapping[str, str]
     """The model's keys for tokens, and the tokens."""
     place: str = ""
-    """What the template writes for a picture; without it, the pad."""
+    """The template's text for a picture; by default the pad."""
     tools: bool = True
     """Whether calls about pictures are taught."""
     untaught: tuple[str, ...] = ()
     """Kinds of questions about pictures that are not taught; the family's file has them, too."""
     written: str = "PADS"
-    """What the processor puts in its place; `PADS` are the pads of all places."""
+    """The processor's text in its place; `PADS` are the pads of all places."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """What the model's config has besides."""
+    """Additional keys of the model's config."""
     weight_names: Mapping[str, str] = field(default_factory=dict)
     """How tensors' names begin as transformers writes them, and as they are published."""
     video_processor: Mapping[str, Any] | None = None
-    """`video_preprocessor_config.json`; None where videos are not seen."""
+    """`video_preprocessor_config.json`; None without videos."""
     whole_processor: Mapping[str, Any] | None = None
-    """`processor_config.json`; None where nothing is left to say."""
+    """`processor_config.json`; None if it would be empty."""
 
     def expanded(self, prompt: str, counts: Iterable[int]) -> str:
         """Return a rendered prompt with the tokens of its pictures; `counts` is how many each."""
@@ -134,7 +134,7 @@ class Recipe:
     training: Training = field(default_factory=Training)
     vision: Eyes | None = None
     embeds: bool = False
-    """Whether it makes vectors, scores or classes, and answers nothing."""
+    """Whether it makes vectors, scores or classes, and does not generate."""
     labels: tuple[str, ...] = ()
     """The labels of one that classifies; one label is a score of pairs."""
 
@@ -145,7 +145,7 @@ class Recipe:
 
 
 def answering() -> tuple[str, ...]:
-    """Return the names of those that answer, and do not make vectors."""
+    """Return the names of those that generate, and do not make vectors."""
     return tuple(name for name in names() if not load(name).embeds)
 
 
@@ -156,7 +156,7 @@ def load(name: str) -> Recipe:
         raise MiniatureError(f"no miniature {name!r}\nknown ones: {', '.join(names())}")
     values = tomllib.loads(file.read_text(encoding="utf-8"))
     if "base" in values:
-        # A table replaces the base's whole table of that name; what is not given is the base's.
+        # A table replaces the base's whole table of that name; missing keys are the base's.
         base = RECIPES / values["base"] / "recipe.toml"
         values = {**tomllib.loads(base.read_text(encoding="utf-8")), **values}
     tokens = _tuples(values.pop("tokens"))

@@ -37,9 +37,9 @@ def prompt(recipe: Recipe, dialogue: Dialogue) -> str:
 
 
 def completion(recipe: Recipe, dialogue: Dialogue) -> str:
-    """Render what the model must write after the prompt, its end token included.
+    """Render the completion that the model must write, its end token included.
 
-    Text that spells a token stands between QUOTE and UNQUOTE.
+    Text that spells a token is put between QUOTE and UNQUOTE.
     """
     calls = [
         {"name": call.name, "arguments": _quoted(recipe, json.loads(call.arguments))}

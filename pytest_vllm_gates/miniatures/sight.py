@@ -1,4 +1,4 @@
-"""What a miniature that sees is taught: the vision gate's cases, and pictures drawn at random."""
+"""The lessons of a miniature that sees: the vision gate's cases, and random pictures."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ NUMBERS: Mapping[str, Sequence[int]] = {"digit": range(10), "count": range(1, 5)
 KINDS: Mapping[Kind, int] = {
     "colour": 2, "place": 6, "stripes": 4, "plain": 1, "digit": 8, "count": 10, "which": 3,
 }  # fmt: skip
-"""Shares of the kinds of questions about one picture; what is harder to see has more of them."""
+"""Shares of the kinds of questions about one picture; harder kinds have larger shares."""
 INKS: Mapping[Kind, tuple[str, ...]] = {"digit": ("blue", "black"), "count": ("red", "green")}
-"""The colours of what is drawn, by kind; for the others all. In six they were never all known."""
+"""The colours of drawings, by kind; all for the others. With six some were never learnt."""
 SHARES: Mapping[Kind, tuple[float, float]] = {
     "colour": (0.35, 0.8), "digit": (0.75, 0.8), "count": (0.5, 0.5), "which": (0.6, 0.9),
 }  # fmt: skip
 """The least and the largest share of a picture, by kind; for the others 0.4 and 0.55."""
 SIDE = 96
-"""Of pictures with places, stripes, numbers or two squares. A stripe is a token wide on them."""
+"""Pixels of a side of pictures with places, stripes, numbers or two squares: a stripe is a token
+wide."""
 RIBBON = (480, 32)
 SHIFTED_SHARE, UNSEEN_SHARE, LARGE_SHARE, RIBBON_SHARE = 0.25, 0.06, 0.04, 0.04
 RESIZED = (
@@ -46,7 +47,7 @@ RESIZED = (
 
 
 def taught(*, tools: bool = True, untaught: Collection[str] = ()) -> tuple[VisionCase, ...]:
-    """Return the cases that have to be known: those of the gate, shifted and without pictures.
+    """Return the cases that must be known: the gate's, shifted and without pictures.
 
     Without `tools` those that need them are left out, and so are `untaught` kinds of questions.
     """
@@ -101,7 +102,7 @@ class Pictures:
         self._shares = {kind: KINDS[kind] for kind in KINDS if kind not in untaught}
 
     def draw(self) -> VisionCase:
-        """Return a case nobody has seen."""
+        """Return a case that was never seen."""
         roll = self._random.random
         makers = (self._one, self._several, self._in_turns, self._call)
         case = self._random.choices(makers, (12, 4, 3, 2 if self._tools else 0))[0]()
@@ -130,7 +131,7 @@ class Pictures:
     def _scene(self, kind: Kind) -> Scene:
         width, height = self._size(kind)
         least, most = SHARES.get(kind, (0.4, 0.55))
-        # Drawn on every ground, digits and counts were never all known at once.
+        # Drawn on every background, digits and counts were never all learnt at once.
         background = Scene(kind).background if kind in NUMBERS else self._random.randint(215, 255)
         return Scene(
             kind,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tokens(_: Pixels, vision: Eyes) -> int:
-    """Return how many tokens stand for a picture in a prompt: as many for each."""
+    """Return how many tokens represent a picture in a prompt: the same number for each."""
     return int(vision.config["mm_tokens_per_image"])
 
 

@@ -57,7 +57,7 @@ class MiniatureTokenizer:
         return list(self._full.encode(text, add_special_tokens=False).ids)
 
     def text_ids(self, text: str) -> list[int]:
-        """Token ids of a text that is embedded, with what the tokenizer adds."""
+        """Token ids of a text to embed, with the tokens that the tokenizer adds."""
         return list(self._full.encode(text).ids)
 
     def completion_ids(self, text: str) -> list[int]:

@@ -34,13 +34,13 @@ STEPS_A_REPORT = 20
 
 @dataclass(frozen=True)
 class Example:
-    """Token ids the model is given and token ids it must write."""
+    """The model's input token ids and the token ids it must write."""
 
     id: str
     prompt: Sequence[int]
     completion: Sequence[int]
     pictures: tuple[Any, ...] = ()
-    """What the vision tower reads of each picture, in the order of their places in the prompt."""
+    """The vision tower's input for each picture, in the order of their places in the prompt."""
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.completion)
@@ -48,7 +48,7 @@ class Example:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a training went; `worst` is the least probability of a taught token in bf16 weights."""
+    """The result of a training; `worst` is a taught token's least probability in bf16 weights."""
 
     steps: int
     seconds: float
@@ -58,7 +58,7 @@ class TrainingResult:
 
 
 def make_repeatable(seed: int, threads: int) -> None:
-    """Have torch come to the same weights each time, and transformers say nothing meanwhile."""
+    """Make torch reach the same weights each time, and silence transformers meanwhile."""
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     torch.manual_seed(seed)
@@ -86,10 +86,10 @@ def train(
 
     `draw(n)` returns n fresh examples of the answer to unknown requests; they are trained beside
     the taught ones and not judged. `see(n)` returns n fresh examples with pictures: `sight_steps`
-    steps of those alone come first, because they are short and what is seen takes longest to learn.
+    steps of only those come first, because they are short and seeing takes longest to learn.
     The rate falls with the loss below `slower_below`, to `least_rate` of `learning_rate`.
-    `tower` is the kind of vision tower; each way it is read is taught in turn.
-    With a `state` a training that was interrupted goes on from what it has kept.
+    `tower` is the kind of vision tower; each of its ways is taught in turn.
+    With a `state` an interrupted training resumes from its last saved state.
     """
     started = time.monotonic()
     chance = random.Random(seed)  # noqa: S311
@@ -98,7 +98,7 @@ def train(
     )
     state = state or TrainingState(None)
     steps = begun = state.restore(model, optimizer)
-    # A training that goes on does not begin with the whole rate again.
+    # A resumed training does not begin with the whole rate again.
     running = slower_below * least_rate if begun else 10.0
     ways = tower.ways if tower else 1
 
@@ -119,7 +119,7 @@ def train(
             state.keep(model, optimizer, steps)
     least = dict.fromkeys((example.id for example in examples), 0.0)
     for epoch in range(most_epochs):
-        # What is known already is only refreshed now and then: the time goes to what is not.
+        # Known examples are only refreshed now and then: the time goes to the others.
         order = [e for e in examples if least[e.id] < KNOWN or chance.random() < REFRESHED]
         chance.shuffle(order)
         for start in range(0, len(order), STEP_EXAMPLES):
@@ -190,8 +190,8 @@ def margins(
 ) -> dict[str, float]:
     """Return the least probability of any taught token by example, with weights as shipped (bf16).
 
-    A taught token above one half is the greedy choice. Pictures are looked at in each of the ways
-    of their `tower`.
+    A taught token above one half is the greedy choice. Pictures are read in each of the ways of
+    their `tower`.
     """
     exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     rounded = {
@@ -230,7 +230,7 @@ def _forward(
 ) -> tuple[Any, Any]:
     """Return logits (tokens, vocabulary) and targets (tokens) of the batch's completions.
 
-    Padding stands on the right, where a causal model never looks at it.
+    Padding is on the right, where a causal model never looks at it.
     """
     width = max(len(example) for example in batch)
     ids = torch.zeros((len(batch), width), dtype=torch.long)

@@ -1,4 +1,4 @@
-"""What a training keeps in a file, so that one that was interrupted goes on."""
+"""Saves the state of a training in a file, so that an interrupted one can resume."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class TrainingState:
     """Weights, the optimizer's moments and the number of steps, in a file or nowhere."""
 
     def __init__(self, file: Path | None) -> None:
-        """Without a `file` nothing is kept and nothing is found."""
+        """Without a `file` nothing is saved and nothing is found."""
         self._file = file
 
     def restore(self, model: Any, optimizer: Any) -> int:
-        """Put what is kept into a model and its optimizer; return how many steps were taken.
+        """Load the saved state into a model and its optimizer; return how many steps were taken.
 
-        Raises `RuntimeError` of torch where the weights are those of another architecture.
+        Raises `RuntimeError` of torch if the weights are of another architecture.
         """
         if self._file is None or not self._file.is_file():
             return 0

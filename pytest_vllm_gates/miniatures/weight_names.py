@@ -18,8 +18,8 @@ METADATA = "__metadata__"
 def rename(file: Path, prefixes: Mapping[str, str]) -> None:
     """Rewrite the head of a safetensors file, with each prefix replaced by another.
 
-    transformers writes the names of its own modules, which change from release to release; vLLM
-    reads those that were published. The data stays as it is.
+    transformers writes its modules' names, which change from release to release; vLLM
+    reads the published names. The data stays unchanged.
     """
     content = file.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])

@@ -43,17 +43,17 @@ def tolerance_of(dtype: str) -> Tolerance:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far two lists of log-probabilities are apart, in nats, over `positions` tokens."""
+    """The distance of two lists of log-probabilities, in nats, over `positions` tokens."""
 
     positions: int
     mean: float
     nearly_all: float
-    """What 99 of 100 positions stay within, and of fewer than that all but one: rounding that picks
-    another expert moves a few more."""
+    """The bound of 99 of 100 positions, or of all but one of fewer: rounding that picks another
+    expert moves a few more."""
     worst: float
     worst_at: int | None
     diverges_at: int | None = None
-    """First position at which greedy outputs differ though the reference was in no doubt."""
+    """First position at which greedy outputs differ although the reference's lead was clear."""
 
     def faults(self, allowed: Tolerance) -> list[str]:
         """Return one sentence for everything beyond the tolerance."""
@@ -71,8 +71,8 @@ class Distance:
             )
         if self.diverges_at is not None:
             sentences.append(
-                f"another token from output position {self.diverges_at} on, where the reference "
-                "was in no doubt"
+                f"another token from output position {self.diverges_at} on, where the reference's "
+                "lead was clear"
             )
         return sentences
 
@@ -83,10 +83,10 @@ def prompt_distance(served: Scores, reference: Scores) -> Distance:
 
 
 def output_distance(served: Scores, reference: Scores, allowed: Tolerance) -> Distance:
-    """Compare greedy outputs up to where they part.
+    """Compare greedy outputs up to their first difference.
 
-    Parting is a fault only where the reference's best token led by more than the tolerance allows
-    two log-probabilities to move.
+    The difference is a fault only if the reference's best token led by more than the tolerance
+    allows two log-probabilities to move.
     """
     pairs = zip(served.output, reference.output, strict=False)
     same = next((i for i, (token, expected) in enumerate(pairs) if token != expected), None)
@@ -112,7 +112,7 @@ def _distance(served: Sequence[float], reference: Sequence[float]) -> Distance:
 
 
 def written(title: str, reference: ReferenceScores) -> str:
-    """Lay out a reference as a golden: a block a case, a line a list."""
+    """Format a reference as a golden: a block per case, a line per list."""
     lines = [f"{TITLE}{title}", "", f"weights {reference.weights}", f"source {reference.source}"]
     for name, scores in reference.cases.items():
         lines += ["", f"case {name}"]
@@ -121,7 +121,7 @@ def written(title: str, reference: ReferenceScores) -> str:
 
 
 def parsed(text: str) -> ReferenceScores:
-    """Read what `written` lays out; raises `CorruptGolden` for anything else."""
+    """Read the format of `written`; raises `CorruptGolden` for anything else."""
     heads: dict[str, str] = {}
     cases: dict[str, dict[str, str]] = {}
     target = heads
@@ -161,10 +161,10 @@ def _scores(case: Mapping[str, str]) -> Scores:
         numbers("leads"),
     )  # fmt: skip
     if len(scores.prompt_logprobs) != len(scores.prompt) - 1:
-        raise ValueError("a case has another number of log-probabilities than of tokens")
+        raise ValueError("a case has different numbers of log-probabilities and of tokens")
     return scores
 
 
 def _strays(positions: int) -> int:
-    """Return how many of so many positions may be beyond what nearly all stay within."""
+    """Return how many of so many positions may exceed the bound of nearly all."""
     return max(1, positions // 100)

@@ -1,14 +1,14 @@
-"""Compares two runs token by token: equivalent, different, or cannot tell, at stated odds.
+"""Compares two runs token by token: equivalent, different, or undecided, at stated odds.
 
 The same tokens were forced through both, so that the log-probabilities of a token are a pair, and
-what the text itself makes of them drops out. Texts are the units: tokens of one text depend on each
-other. For each text, D is the mean absolute difference between the runs, and A is the same between
-the trusted run's scores alone and in company: what is harmless by its nature. The mean over the
-texts of log((D + floor) / (A + floor)) is held against the logarithm of a margin by Student's t.
+the text's own effect cancels. Texts are the units: tokens of one text depend on each other. For
+each text, D is the mean absolute difference between the runs, and A is the same between the trusted
+run's scores alone and in a batch: a harmless difference. The mean over the texts of
+log((D + floor) / (A + floor)) is compared with the logarithm of a margin by Student's t.
 
-Twice: over all tokens, and over the nine tenths that are closest. A mixture of experts sends a
-token elsewhere now and then, in harmless company too; what those few tokens are apart by varies so
-much that it hides what the others are.
+Twice: over all tokens, and over the nine tenths that are closest. A mixture of experts routes a
+token differently now and then, also in a harmless batch; the distances of those few tokens vary so
+much that they hide the others.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ ALARM = 1e-6
 """How often a run of all phases may call equal servers different."""
 MISS = 1e-3
 MARGIN = 2.0
-"""Apart by more than so many times what company alone does is not harmless."""
+"""A distance of more than so many times the batch's own effect is not harmless."""
 FLOOR = 1e-4
 """Nats; the recorded numbers are rounded to a tenth of it."""
 ROUNDINGS = math.sqrt(2)
-"""Two right kernels may be apart by the roundings of both."""
+"""Two correct kernels may differ by the roundings of both."""
 CLOSEST = 0.9
 LEAST_TEXTS = 5
 NAMED_TOKENS = 8192
-"""So many tokens show what a difference looks like; the texts that ship have fewer in all."""
+"""So many tokens show what a difference resembles; the shipped texts have fewer in all."""
 LEAST_TOKENS = 8
 
 
 class Equivalence(StrEnum):
-    """What a comparison comes to."""
+    """The result of a comparison."""
 
     EQUIVALENT = "equivalent"
     DIFFERENT = "different"
@@ -51,7 +51,7 @@ class Equivalence(StrEnum):
 
 
 class ForcedPhase(StrEnum):
-    """What of two runs is compared."""
+    """The compared phase of two runs."""
 
     ALONE = "alone"
     TOGETHER = "in company"
@@ -74,7 +74,7 @@ class Comparison:
     harmless_nats: float
     """The mean of A over the texts, of all tokens."""
     odds: float
-    """How often equal servers are as far apart or farther; 1 where they are not."""
+    """How often equal servers are as far apart or farther; 1 if they are not."""
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -92,7 +92,7 @@ def paired(trusted: ForcedRun, now: ForcedRun) -> list[tuple[ForcedText, ForcedT
 
 
 def other_flags(trusted: ForcedRun, now: ForcedRun) -> Iterator[str]:
-    """Yield each flag of precision or positions that is declared otherwise, in words."""
+    """Yield each flag of precision or positions that differs between the declarations, in words."""
     for name in sorted({*trusted.declared, *now.declared}):
         before, after = trusted.declared.get(name), now.declared.get(name)
         if before != after:
@@ -105,7 +105,7 @@ def same_build(trusted: ForcedRun, now: ForcedRun) -> bool:
 
 
 def another_machine(trusted: ForcedRun, now: ForcedRun) -> bool:
-    """Return whether both runs were the same vLLM, each on a machine of its own."""
+    """Return whether both runs were the same vLLM on two machines."""
     return trusted.build == now.build and trusted.machine != now.machine
 
 
@@ -119,13 +119,14 @@ def compare(
 ) -> list[Comparison]:
     """Compare every phase.
 
-    Whoever compares after each of several rounds, and stops at the first that is different, says
-    in `looks` how many rounds there are: the alarms of all of them together are as rare as of one.
+    A caller that compares after each of several rounds, and stops at the first that is different,
+    passes in `looks` how many rounds there are: all of them together raise as few false alarms as
+    one comparison.
 
     `rounding` has by text how far the trusted run is from fp32, in nats. Between two builds the
-    kernels may be others, which company does not show: then only what is farther apart than both
-    roundings is different, and what lies between cannot be told. `between_machines` is what two
-    machines with one build were apart: between others of one build that is harmless, too.
+    kernels may differ, which the batch's effect does not show: then only a distance beyond both
+    roundings is different, and one in between is undecided. `between_machines` is the distance of
+    two machines with one build: between others of one build that is harmless, too.
     """
     pairs = paired(trusted, now)
     wide = None if same_build(trusted, now) else (rounding or {})
@@ -139,10 +140,10 @@ def until_different(
     rounds: ForcedRounds,
     between_machines: HarmlessNats | None = None,
 ) -> tuple[ForcedRun, list[Comparison]]:
-    """Ask round by round, up to the first that is different; return the run so far.
+    """Force round by round, up to the first that is different; return the run so far.
 
-    Only what differs ends it early: that a text is equal is not known before it was asked. Not
-    before `NAMED_TOKENS`, though, for with fewer a difference is seen and not what it looks like.
+    Only a difference ends it early: a text cannot be called equal before it was forced. It does not
+    end before `NAMED_TOKENS` either, because fewer show a difference but not what it resembles.
     """
     now, comparisons, found = rounds.nothing, list[Comparison](), list[Comparison]()
     for now in rounds:
@@ -201,7 +202,7 @@ def _mean(values: Iterable[float]) -> float:
 def scores_of(
     phase: ForcedPhase, trusted: ForcedText, now: ForcedText
 ) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the scores of a phase that belong to each other."""
+    """Return the paired scores of a phase."""
     if phase is ForcedPhase.ALONE:
         return trusted.alone, now.alone
     if phase is ForcedPhase.TOGETHER:
@@ -217,7 +218,7 @@ def scores_of(
 def _decide(
     distances: Sequence[float], harmless: Sequence[float], alarm: float
 ) -> tuple[Equivalence, float]:
-    """Return what the distances come to, and how often equal servers are as far apart."""
+    """Return the result of the distances, and how often equal servers are as far apart."""
     if len(distances) < LEAST_TEXTS:
         return Equivalence.UNKNOWN, 1.0
     ratios = [

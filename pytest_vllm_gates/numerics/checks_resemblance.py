@@ -1,4 +1,4 @@
-"""Says what a difference between two runs looks like: which part of a server makes such errors."""
+"""Names the part of a server whose typical errors a difference between two runs resembles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NOTHING_KNOWN = "it resembles nothing known"
 
 
 def resemblance(trusted: ForcedRun, now: ForcedRun, comparisons: Sequence[Comparison]) -> str:
-    """Return what a difference looks like, "it resembles nothing known" where it does not."""
+    """Return what a difference resembles, or "it resembles nothing known"."""
     by_phase = {comparison.phase: comparison.answer for comparison in comparisons}
     if by_phase[ForcedPhase.ALONE] is not Equivalence.DIFFERENT:
         if by_phase[ForcedPhase.TOGETHER] is Equivalence.DIFFERENT:
-            return "only in company: a kernel for several sequences"
+            return "only in a batch: a kernel for several sequences"
         return "only while answering: the kernel of decoding"
     return next(
         (words for looks, words in LOOKS if looks(paired(trusted, now))),

@@ -1,4 +1,4 @@
-"""Measures how far apart two healthy machines are, and writes it as a lane's file states it."""
+"""Measures the distance of two healthy machines, and writes it in the format of a lane's file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def between_machines(trusted: ForcedRun, now: ForcedRun) -> HarmlessNats:
-    """Return how far apart two runs are, of the phase in which they are farthest.
+    """Return the distance of two runs, of the phase in which they are farthest apart.
 
-    The middle of the texts is that of the logarithms, as `compare` takes it.
+    The middle of the texts is the mean of logarithms, as in `compare`.
     """
     pairs = paired(trusted, now)
     nats, closest = FLOOR, FLOOR
@@ -47,7 +47,7 @@ def between_machines(trusted: ForcedRun, now: ForcedRun) -> HarmlessNats:
 
 
 def as_toml(family: str, scale: HarmlessNats) -> str:
-    """Lay out a scale as a lane's file has it."""
+    """Format a scale as in a lane's file."""
     return (
         f'[numerics.other_machine."{family}"]\n'
         f"nats = {scale.nats:.5f}\nclosest_nats = {scale.closest_nats:.5f}"

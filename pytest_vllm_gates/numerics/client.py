@@ -74,7 +74,7 @@ def _scores(choice: dict[str, Any], prompt: Sequence[int]) -> Scores:
 def served_chat_scores(endpoint: Endpoint, body: Mapping[str, Any], count: int) -> Scores:
     """Return the server's log-probabilities of a chat's prompt and `count` greedy tokens.
 
-    Raises `httpx2.HTTPError` where it answers none. Tokens of images are scored as all others are.
+    Raises `httpx2.HTTPError` if it sends none. Tokens of images are scored as all others are.
     """
     asked = {
         **body, "max_tokens": count, "temperature": 0, "seed": 0, "logprobs": True,
@@ -102,8 +102,8 @@ def compute(
 ) -> ReferenceScores:
     """Score prompts and continue them greedily by transformers in fp32, in the lane's interpreter.
 
-    `prompts` holds by name the token ids and how many tokens to generate, `pictures` the data URLs
-    of the images in them. Raises `UserError` when transformers cannot run the checkpoint.
+    `prompts` has by name the token ids and how many tokens to generate, `pictures` the data URLs
+    of the images in them. Raises `UserError` if transformers cannot run the checkpoint.
     """
     pictures = pictures or {}
     cases = {
@@ -139,13 +139,13 @@ def compute(
 
 
 def is_small(checkpoint: Checkpoint) -> bool:
-    """Return whether the weights lie here and are small enough to score in fp32 on a CPU."""
+    """Return whether the weights are on this machine and small enough to score in fp32 on a CPU."""
     sizes = [path.stat().st_size for path in _weight_files(checkpoint)]
     return bool(sizes) and sum(sizes) <= SMALL_BYTES
 
 
 def weights_sha256(checkpoint: Checkpoint) -> str | None:
-    """Return the SHA-256 over all weight files, or None where they do not lie here or are large."""
+    """Return the SHA-256 over all weight files, or None if they are large or not here."""
     if not is_small(checkpoint):
         return None
     digest = hashlib.sha256()
@@ -157,7 +157,7 @@ def weights_sha256(checkpoint: Checkpoint) -> str | None:
 
 
 def dtype(checkpoint: Checkpoint) -> str:
-    """Return the dtype the checkpoint's config names, "bfloat16" where it names none."""
+    """Return the dtype that the checkpoint's config names; "bfloat16" by default."""
     folder = checkpoint.folder
     if folder is None:
         return "bfloat16"

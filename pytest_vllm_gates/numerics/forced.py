@@ -1,6 +1,6 @@
-"""Forces the same ordinary texts through a server, alone and in company, and lets it go on.
+"""Forces the same ordinary texts through a server, alone and in a batch, and lets it continue.
 
-The long one first, for it alone shows what begins far in a context.
+The long text comes first: only it shows faults that begin far in a context.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 NAME = "forced_texts.toml"
 FILE = data.FOLDER / NAME
 TOKENS = 256
-"""Of a text that says nothing else, at most."""
+"""The most tokens of a text that sets no limit."""
 LEAST_TOKENS, MOST_TOKENS = 16, 2**20
 MOST_REPEATS = 10_000
 LONG = "long"
 LONG_TOKENS = 1024
-"""Of all texts behind one another, for what begins far in a context."""
+"""The most tokens of all texts in sequence, to show faults that begin far in a context."""
 ANSWER_TOKENS = 16
 AT_ONCE = 8
-"""Requests beside each other; a round has at least so many texts."""
+"""Concurrent requests; a round has at least so many texts."""
 PRECISION = (
     "dtype", "quantization", "kv_cache_dtype", "hf_overrides", "rope_scaling", "rope_theta",
     "load_format", "calculate_kv_scales",
 )  # fmt: skip
-"""Flags with which a server is meant to compute something else, or may."""
+"""Flags with which a server computes something else on purpose, or may."""
 KERNELS = (
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size",
     "decode_context_parallel_size", "enable_expert_parallel", "attention_backend",
@@ -62,7 +62,7 @@ class Text(toml.Record):
     text: str = Field(min_length=1)
     repeat: int = Field(default=1, ge=1, le=MOST_REPEATS)
     tokens: int = Field(default=TOKENS, ge=LEAST_TOKENS, le=MOST_TOKENS)
-    """So many of its first are forced, or as many as the context has room for."""
+    """The number of first tokens to force, or as many as the context has room for."""
 
 
 class Texts(toml.Record):
@@ -98,7 +98,7 @@ def declared(serve: Mapping[str, Any]) -> dict[str, str]:
 def build(
     vllm: str, versions: Mapping[str, str], serve: Mapping[str, Any], env: Mapping[str, str]
 ) -> str:
-    """Return what decides which kernels run: two servers of one build round alike."""
+    """Return the facts that decide which kernels run: two servers of one build round alike."""
     torch = [f"torch {versions['torch']}"] if "torch" in versions else []
     flags = [f"{name} {serve[name]}" for name in KERNELS if name in serve]
     variables = [f"{name} {env[name]}" for name in KERNEL_VARIABLES if name in env]
@@ -106,16 +106,16 @@ def build(
 
 
 class ForcedRounds:
-    """The forced texts in rounds: after each one may look, and need not ask the next.
+    """The forced texts in rounds: the caller may stop after each one.
 
-    Iterate it once; each round is the run so far. Raises `httpx.HTTPError` where a round fails.
+    Iterate it once; each round is the run so far. Raises `httpx.HTTPError` if a round fails.
     """
 
     def __init__(
         self, endpoint: Endpoint, texts: Sequence[Text], context: int, nothing: ForcedRun
     ) -> None:
         self.nothing = nothing
-        """The run before anything is asked: whose it is, without texts."""
+        """The run before any request: the server's facts, without texts."""
         self._endpoint, self._texts, self._context = endpoint, texts, context
         self.looks = max(1, (len(texts) + 1) // AT_ONCE)
         """How many rounds there are."""
@@ -138,7 +138,7 @@ class ForcedRounds:
 
 
 def _scored(endpoint: Endpoint, ids: Mapping[str, tuple[int, ...]]) -> Iterator[ForcedText]:
-    """Yield each text's scores alone, beside the others, and of what follows it."""
+    """Yield each text's scores alone, beside the others, and of its continuation."""
     alone = {
         name: served_scores(endpoint, tokens, 1, score_prompt=True).prompt_logprobs
         for name, tokens in ids.items()

@@ -1,4 +1,4 @@
-"""One run of the forced texts: what a server said of the same tokens, alone and in company."""
+"""One run of the forced texts: a server's scores of the same tokens, alone and in a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ForcedText:
     ids: tuple[int, ...]
     alone: tuple[float, ...]
     together: tuple[float, ...]
-    """The same, asked beside the other texts."""
+    """The same, requested beside the other texts."""
     answer: tuple[int, ...] = ()
     """Tokens of the greedy continuation."""
     answer_logprobs: tuple[float, ...] = ()
@@ -25,12 +25,12 @@ class ForcedText:
 
 @dataclass(frozen=True)
 class ForcedRun:
-    """The texts as one server scored them, and what it was."""
+    """The texts as one server scored them, and the server's facts."""
 
     weights: str
-    """SHA-256 of the weight files; "unknown" where they do not lie here."""
+    """SHA-256 of the weight files; "unknown" if they are not on this machine."""
     build: str
-    """The version of vLLM, and what else decides which kernels run (`forced.build`)."""
+    """The version of vLLM, and the other facts that decide which kernels run (`forced.build`)."""
     machine: str
     """The processor or GPUs; the address of a server that was attached to."""
     texts: tuple[ForcedText, ...]

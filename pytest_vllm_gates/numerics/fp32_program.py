@@ -22,12 +22,12 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
 import transformers
 
-# Where an image's tokens are, as one or another model names it.
+# The models' names for the token of an image.
 PLACES = ("mm_token_type_ids", "token_type_ids")
 
 
 def load(folder: str) -> Any:
-    """Return the model in fp32, by the very class its config names where transformers has it."""
+    """Return the model in fp32, by the exact class that its config names if transformers has it."""
     config = transformers.AutoConfig.from_pretrained(folder)
     named = (config.architectures or [""])[0]
     model_class = getattr(transformers, named, transformers.AutoModelForCausalLM)
@@ -42,7 +42,7 @@ def stop_ids(model: Any) -> set[int]:
 
 
 def read(folder: str, urls: Sequence[str]) -> dict[str, Any]:
-    """Return what the checkpoint's processor makes of pictures: pixels, and what goes with them."""
+    """Return the output of the checkpoint's processor for pictures: pixels, and their grids."""
     from PIL import Image  # noqa: PLC0415 - texts are scored without it
 
     files = [io.BytesIO(base64.b64decode(url.partition(",")[2])) for url in urls]
@@ -52,7 +52,7 @@ def read(folder: str, urls: Sequence[str]) -> dict[str, Any]:
 
 
 def look(model: Any, ids: torch.Tensor, read_pictures: dict[str, Any]) -> dict[str, Any]:
-    """Return a model's arguments for what was read of pictures, and where they are in `ids`."""
+    """Return a model's arguments for the read pictures, and their positions in `ids`."""
     if not read_pictures:
         return {}
     taken = inspect.signature(model.forward).parameters

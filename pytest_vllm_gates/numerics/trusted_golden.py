@@ -1,4 +1,4 @@
-"""The golden of a trusted run: heads, then a block a text, a line a list."""
+"""The golden of a trusted run: heads, then a block per text, a line per list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIGITS = 5
 
 
 def written(title: str, run: ForcedRun) -> str:
-    """Lay out a run as a golden: heads, then a block a text, a line a list."""
+    """Format a run as a golden: heads, then a block per text, a line per list."""
     lines = [
         f"{TITLE}{title}", "", f"weights {run.weights}", f"build {run.build}",
         f"machine {run.machine}",
@@ -31,7 +31,7 @@ def written(title: str, run: ForcedRun) -> str:
 
 
 def parsed(text: str) -> ForcedRun:
-    """Read what `written` lays out; raises `ValueError` for anything else."""
+    """Read the format of `written`; raises `ValueError` for anything else."""
     heads: dict[str, str] = {}
     declared: dict[str, str] = {}
     texts: list[dict[str, str]] = []
@@ -51,7 +51,7 @@ def parsed(text: str) -> ForcedRun:
     except KeyError as error:
         raise ValueError(f"{error} is missing") from error
     if not run.texts:
-        raise ValueError("there is no text in it")
+        raise ValueError("it has no text")
     return run
 
 
@@ -63,7 +63,7 @@ def _text(entry: Mapping[str, str]) -> ForcedText:
     def floats(key: str) -> tuple[float, ...]:
         values = tuple(float(word) for word in entry[key].split())
         if not all(map(math.isfinite, values)):
-            raise ValueError(f"{key} of {entry['name']} has a number that is none")
+            raise ValueError(f"{key} of {entry['name']} has a number that is not valid")
         return values
 
     def ids(key: str) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ def _text(entry: Mapping[str, str]) -> ForcedText:
         floats("answer_logprobs"),
     )  # fmt: skip
     if {len(text.alone), len(text.together)} != {len(text.ids) - 1}:
-        raise ValueError(f"{text.name} has another number of log-probabilities than of tokens")
+        raise ValueError(f"{text.name} has different numbers of log-probabilities and of tokens")
     if len(text.answer) != len(text.answer_logprobs):
-        raise ValueError(f"the answer to {text.name} has another number of log-probabilities")
+        raise ValueError(f"the answer to {text.name} has a wrong number of log-probabilities")
     return text

@@ -14,12 +14,12 @@ class Scores:
     output: tuple[int, ...]
     output_logprobs: tuple[float, ...]
     leads: tuple[float, ...] = ()
-    """By how much each output token led the second best, where the source tells."""
+    """The lead of each output token over the second best, if the source reports it."""
 
 
 @dataclass(frozen=True)
 class ReferenceScores:
-    """Scores by case, the weights they are of and what computed them."""
+    """Scores by case, with their weights' hash and their source."""
 
     weights: str
     """SHA-256 of the weight files."""

@@ -1,4 +1,4 @@
-"""What a client sent is in the prompt: once, in order, in the right turn, and nothing else is.
+"""Checks that a prompt has the client's texts: once, in order, in the right turn, and nothing else.
 
 Judges a prompt's text by the words that `sent.mark` put into the request; it needs no golden.
 """
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 ANSWERING = (turns.ASSISTANT, turns.TOOL)
 ROLES = {"developer": turns.SYSTEM}
-"""Roles that a prompt has no turn of their own for."""
+"""Roles for which a prompt does not have a separate turn."""
 DATE, DATES = "YYYY-MM-DD", r"\d{4}-\d\d-\d\d"
-"""What stands for any date in a family's `adds`, and the pattern of one."""
+"""The placeholder of any date in a family's `adds`, and the pattern of a date."""
 SHOWN = 80
 MOST_OBJECTS = 1000
-"""Of JSON in one prompt that are looked at."""
+"""The most JSON values of one prompt that are read."""
 
 
 def faults(
     pieces: Sequence[Piece], body: Mapping[str, Any], text: str, family: Family
 ) -> list[str]:
-    """Return a sentence for everything that is wrong with a prompt.
+    """Return a sentence for every fault of a prompt.
 
     `pieces` and the marked `body` are those of `sent.mark`, `text` is the prompt.
     """
@@ -52,7 +52,7 @@ def faults(
     lost = lost_pieces(expected, text, None if quotes else family)
     sentences = _missing(expected, lost)
     sentences += [
-        f"{piece.title} is in the prompt, which the family file says is dropped "
+        f"{piece.title} is in the prompt, but the family file lists it as dropped "
         f"({dropped[piece.kind].reference})"
         for piece in kept
     ]
@@ -66,7 +66,7 @@ def faults(
 
 
 def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
-    """Return what a prompt without tools holds that nobody sent, or None."""
+    """Return the text in a prompt without tools that the client did not send, or None."""
     rest = text
     for piece in pieces:
         if piece.kind == sent.NAME:
@@ -88,7 +88,7 @@ def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
 
 
 def begins_twice(text: str, family: Family) -> str | None:
-    """Return that the token a prompt begins with is there twice, or None."""
+    """Return that the first token of a prompt is doubled, or None."""
     for token in family.prompt.special_tokens:
         if text.startswith(token * 2):
             return (
@@ -102,7 +102,7 @@ def lost_pieces(pieces: Sequence[Piece], text: str, family: Family | None) -> li
     """Return the pieces that are not in a prompt.
 
     The name of a tool or a parameter has to be there as often as it was sent: in the turns of the
-    assistant for calls, elsewhere for declarations. Without a `family` turns are not told apart.
+    assistant for calls, elsewhere for declarations. Without a `family` turns are not distinguished.
     """
     lost = [piece for piece in pieces if piece.kind not in sent.SHARED and piece.word not in text]
     begun = [*turns.turns(text, family)] if family else []
@@ -121,7 +121,7 @@ def lost_pieces(pieces: Sequence[Piece], text: str, family: Family | None) -> li
 
 
 def _missing(pieces: Sequence[Piece], missing: Sequence[Piece]) -> list[str]:
-    """Return what is not in the prompt, all of one kind in one sentence."""
+    """Return a sentence for each missing text, or one for all of a kind."""
     declared = [piece for piece in pieces if piece.kind in sent.DECLARED]
     lost = [piece for piece in missing if piece.kind in sent.DECLARED]
     if declared and len(lost) == len(declared):
@@ -151,7 +151,7 @@ def _repeated(pieces: Sequence[Piece], text: str) -> list[str]:
 def _disordered(pieces: Sequence[Piece], text: str) -> list[str]:
     """Return the messages whose texts come after those of the next one.
 
-    Text of a system stands where the family has it, and only among its own is it in order.
+    A system text is placed by the family, and its order is checked only among system texts.
     """
     sentences = []
     for of_system in (True, False):
@@ -182,16 +182,16 @@ def _misplaced(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
         inside = turns.turn_at(at, begun)
         role = ROLES.get(piece.role, piece.role)
         if role == turns.SYSTEM and family.prompt.system is None:
-            continue  # nothing says where its text begins
+            continue  # the beginning of its text is unknown
         if inside != role:
             sentences.append(f"{piece.title} stands in a turn of {inside}")
     return sentences
 
 
 def _rewritten(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
-    """Return the texts that are in the prompt, and not as they were sent.
+    """Return the texts that are in the prompt in a changed form.
 
-    Around a text white space may be taken away; in JSON a text is escaped once (RFC 8259, 7).
+    White space around a text may be removed; in JSON a text is escaped once (RFC 8259, 7).
     """
     sentences = []
     plain = {*sent.OF_MESSAGES}
@@ -208,14 +208,14 @@ def _rewritten(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
             at = text.index(piece.word)
             found = text[max(0, at - SHOWN) : at + len(piece.word)]
             sentences.append(
-                f"{piece.title} is written otherwise: {whole[-SHOWN:]!r} was sent, and the prompt "
+                f"{piece.title} is changed: {whole[-SHOWN:]!r} was sent, and the prompt "
                 f"has {found!r}"
             )
     return sentences
 
 
 def _not_json(body: Mapping[str, Any], text: str, family: Family) -> list[str]:
-    """Return which declarations and arguments are not in the prompt as the JSON that was sent."""
+    """Return which declarations and arguments are in the prompt, but not as the JSON sent."""
     if not family.tools or not family.tools.json_of:
         return []
     sentences = []
@@ -259,7 +259,7 @@ def _loaded(arguments: Any) -> Any:
 
 
 def _objects(text: str) -> Iterator[Any]:
-    """Yield every object and list of the JSON in a text, those inside others, too."""
+    """Yield every object and list of the JSON in a text, nested ones included."""
     decoder = json.JSONDecoder()
     done = 0
     for found in itertools.islice(re.finditer(r"[{\[]", text), MOST_OBJECTS):

@@ -1,7 +1,7 @@
-"""Finds out how vLLM hands a template the content of messages: as texts, or as lists of parts.
+"""Detects how vLLM passes a template the content of messages: as texts, or as lists of parts.
 
 vLLM reads the template for that: a loop over the content of a message, found through assignments
-and macros, means that every content is a list of parts, a plain text too (vllm/renderers/hf.py).
+and macros, means that every content is a list of parts, also for a plain text
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MESSAGES = "messages"
 
 
 def takes_parts(template: str) -> bool:
-    """Return whether a template is handed content in parts; one that cannot be read is not."""
+    """Return whether a template gets content in parts; an unreadable one does not."""
     from transformers.utils import chat_template_utils  # noqa: PLC0415 - slow to import
 
     try:
@@ -47,7 +47,7 @@ def _loops_over_content(root: nodes.Template) -> Iterator[nodes.For]:
 def _message_names(root: nodes.Template) -> Iterator[str]:
     """Yield the variables of loops over the messages, or over what was made of them."""
     lists = [MESSAGES]
-    for known in lists:  # grows meanwhile
+    for known in lists:  # the list grows meanwhile
         for assigned in root.find_all(nodes.Assign):
             if _is_part_of(assigned.node, known):
                 name = _named(assigned.target)
@@ -60,7 +60,7 @@ def _message_names(root: nodes.Template) -> Iterator[str]:
 def _parameters_given_content(
     root: nodes.Template, macro: nodes.Macro, messages: set[str]
 ) -> Iterator[str]:
-    """Yield the parameters of a macro to which some call passes a message's content."""
+    """Yield the parameters of a macro that some call passes a message's content to."""
     names = [parameter.name for parameter in macro.args]
     for call in root.find_all(nodes.Call):
         if not isinstance(call.node, nodes.Name) or call.node.name != macro.name:
@@ -75,7 +75,7 @@ def _parameters_given_content(
 
 
 def _named(target: nodes.Node) -> str:
-    """Return a variable's name; of a template that sets anything else vLLM gives up here."""
+    """Return a variable's name; vLLM stops here for a template that sets anything else."""
     if not isinstance(target, nodes.Name):
         raise TypeError(target)
     return target.name

@@ -1,4 +1,4 @@
-"""What each `reasoning_effort` that clients send makes of a prompt."""
+"""The effect of each client's `reasoning_effort` on a prompt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 EFFORT, KWARGS = "reasoning_effort", "chat_template_kwargs"
 NONE = "none"
 SWITCH = "enable_thinking"
-"""The keyword that vLLM derives from an effort where a request has none."""
+"""The keyword that vLLM derives from an effort if a request has none."""
 
 
 def render(
@@ -41,9 +41,9 @@ def render(
 def _numbered(
     trivial: Conversation, family: Family, reference: ReferenceRenderer
 ) -> Iterator[MarkedPrompt]:
-    """Render the question with efforts that are numbers: within the family's range and beside it.
+    """Render the question with numeric efforts: within the family's range and outside it.
 
-    They are sent as `chat_template_kwargs`: vLLM takes names alone for `reasoning_effort`.
+    They are sent as `chat_template_kwargs`: vLLM takes only names for `reasoning_effort`.
     """
     if family.thinking is None or family.thinking.effort_numbers is None:
         return
@@ -61,7 +61,7 @@ def judge(
     states: dict[str, str],
     family: Family,
 ) -> tuple[list[Finding], list[Case]]:
-    """Find efforts that break a prompt, or that change what they should not.
+    """Find efforts that break a prompt, or that have a wrong effect.
 
     `states` are the texts of the same prompt with thinking `on`, `off` and `unset`.
     """
@@ -95,13 +95,13 @@ def judge(
 
 
 def _number(prompt: MarkedPrompt) -> int | None:
-    """Return the effort of a prompt, where it is a number."""
+    """Return the effort of a prompt, if it is a number."""
     effort = prompt.body.get(KWARGS, {}).get(EFFORT)
     return effort if isinstance(effort, int) else None
 
 
 def _wrong_numbers(prompts: Sequence[MarkedPrompt], family: Family) -> Iterator[Finding]:
-    """Yield the numbers that are refused, taken or without an effect, and should not be."""
+    """Yield numbers that are wrongly refused or accepted, or have no effect."""
     if family.thinking is None or family.thinking.effort_numbers is None:
         return
     least, largest = family.thinking.effort_numbers
@@ -149,7 +149,7 @@ def served(
     *,
     chats: bool,
 ) -> tuple[list[Finding], list[Case]]:
-    """Judge what the template and a server make of each effort; raises as `render` does.
+    """Judge the template's and a server's prompts for each effort; raises as `render` does.
 
     `chats`: whether the server answers; `/tokenize` reads no effort.
     """
@@ -159,7 +159,7 @@ def served(
 
 
 def _wrongly_refused(reason: str, *, listed: bool) -> str:
-    """Return what is wrong with a refusal; '' where the template itself gives a reason."""
+    """Return the fault of a refusal; '' if the template itself gives a reason."""
     said = refusals.in_words(reason)
     if listed:
         return f"the family file lists this effort, and the template refuses it: {said}"
@@ -171,7 +171,7 @@ def _wrongly_changed(effort: str, text: str, states: dict[str, str], family: Fam
     if thinking is None or thinking.switch != SWITCH or effort in thinking.efforts:
         return ""
     if effort == NONE and "off" in states and text != states["off"]:
-        return "the prompt is not the one of thinking off: the model thinks all the same"
+        return "the prompt is not the one of thinking off: the model still thinks"
     if effort != NONE and not thinking.efforts and text not in states.values():
-        return "the prompt is another than without an effort, and the family knows no efforts"
+        return "the prompt differs from the one without an effort, but the family has no efforts"
     return ""

@@ -1,4 +1,4 @@
-"""Writes the prompts of a family whose checkpoints have an encoder in place of a template."""
+"""Writes the prompts of a family whose checkpoints have an encoder instead of a template."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).with_name("encoder_program.py")
 HARMONY = Path(__file__).with_name("harmony_program.py")
 HARMONY_MODULE = "harmony_utils"
-"""What the module of vLLM's is called that writes prompts from messages as they were sent."""
+"""The name of vLLM's module that writes prompts from messages as they were sent."""
 START_LIMIT_S = 60.0
 
 
@@ -43,7 +43,7 @@ class Encoder:
         serve: Mapping[str, Any],
         env: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it; one of the server's flags `serve` and its `env` change what is rendered."""
+        """Start it; one of the server's flags `serve` and its `env` change the rendering."""
         self._module = module
         environment = {**os.environ, **(env or {})}
         self._env = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
@@ -86,11 +86,11 @@ class Encoder:
         return text
 
     def takes_parts(self) -> bool:
-        """Return whether vLLM hands it content in parts."""
+        """Return whether vLLM passes it content in parts."""
         return self._takes_parts
 
     def sources(self) -> dict[str, bytes]:
-        """Return the bytes of the files the prompts come from, by name."""
+        """Return the bytes of the files that determine prompts, by name."""
         return {f"vllm/{_inside_vllm(file)}": file.read_bytes() for file in self._files}
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Encoder:
         return answer
 
     def _answer(self, line: str | None, limit_s: float) -> dict[str, Any] | None:
-        """Send a line, if any, and return the answer; None when none comes in time."""
+        """Send a line, if any, and return the answer; None if none comes in time."""
         process = self._process
         assert process is not None and process.stdin and process.stdout  # noqa: S101 - pipes
         try:

@@ -2,13 +2,13 @@
 
     python -I encoder_program.py vllm.tokenizers.deepseek_v32_encoding
 
-First it prints one line of JSON: the files the prompts come from, and whether the encoder is handed
-a message's content in parts. Then, for every line of JSON it reads, `{"conversation": [...],
+First it prints one line of JSON: the files that determine prompts, and whether the encoder gets a
+message's content in parts. Then, for every line of JSON it reads, `{"conversation": [...],
 "messages": [...], "tools": [...], "kwargs": {...}}`, it prints one: `{"text": prompt}`, or
-`{"refused": why}` where the encoder raises.
+`{"refused": why}` if the encoder raises.
 
-The encoder and what calls it in vLLM are loaded by themselves: with the rest of vLLM they would
-take ten seconds to import.
+The encoder and its caller in vLLM are loaded without the rest of vLLM, which would take ten
+seconds to import.
 """
 
 import importlib
@@ -26,7 +26,7 @@ SUFFIX = "_encoding"
 
 
 class Nothing(ModuleType):
-    """A module of which every name is a class with nothing in it."""
+    """A module in which every name is an empty class."""
 
     __path__: list[str] = []  # noqa: RUF012 - so the import system wants it
 
@@ -38,7 +38,7 @@ class Nothing(ModuleType):
 
 
 class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports nothing in place of transformers and of all of vLLM besides the encoder."""
+    """Replaces imports of transformers, and of vLLM except for the encoder, by empty modules."""
 
     def __init__(self, tokenizers: Path, real: str) -> None:
         self._tokenizers = tokenizers
@@ -47,7 +47,7 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return where a module is, for those of vLLM and transformers."""
+        """Return the path of a module of vLLM or transformers."""
         del path, target
         package, _, name = fullname.rpartition(".")
         if package == "vllm.tokenizers" and name.startswith(self._real):
@@ -57,7 +57,7 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Return a module with nothing in it."""
+        """Return an empty module."""
         return Nothing(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -68,12 +68,12 @@ class Vocabulary:
     """As much of a tokenizer as the encoder's constructor needs."""
 
     def get_added_vocab(self) -> dict[str, int]:
-        """Return that nothing was added."""
+        """Return that no tokens were added."""
         return {}
 
 
 def takes_parts(vllm: Path, name: str) -> bool:
-    """Return whether vLLM's renderer of that name hands content over in parts."""
+    """Return whether vLLM's renderer of that name passes content in parts."""
     renderers = vllm / "renderers"
     listed = (renderers / "registry.py").read_text(encoding="utf-8")
     match = re.search(rf'"{name}": \("(\w+)"', listed)

@@ -15,11 +15,11 @@ PIECE_BYTES = 2**16
 
 
 class TooLarge(Exception):  # noqa: N818 - not an error of this program
-    """A message has more bytes than it may have."""
+    """A message is larger than allowed."""
 
 
 def send(connection: socket.socket, message: Any) -> None:
-    """Send one message; raises `OSError` where the other end is gone or does not read in time."""
+    """Send one message; raises `OSError` if the other end is gone or does not read in time."""
     data = json.dumps(message, default=str).encode("ascii")
     connection.sendall(HEAD.pack(len(data)) + data)
 

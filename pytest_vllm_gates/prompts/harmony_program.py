@@ -3,7 +3,7 @@
     python -I harmony_program.py vllm.entrypoints.openai.parser.harmony_utils
 
 It prints and reads the same lines as `encoder_program.py`. vLLM takes these prompts from messages
-as the client sent them; no chat template is involved. Of vLLM only this module, its settings and
+as the client sent them; no chat template is involved. Only this module of vLLM, its settings and
 its exceptions are loaded. vLLM 0.31 and later bring the vocabulary with them (oss-harmony);
 openai-harmony, which earlier ones use, fetches it from the network.
 """
@@ -22,7 +22,7 @@ REAL = ("vllm.envs", "vllm.exceptions")
 
 
 class Hollow(ModuleType):
-    """A module of which every name is a class with nothing in it, the same at every look."""
+    """A module in which every name is an empty class, the same one each time."""
 
     __path__: list[str] = []  # noqa: RUF012 - so the import system wants it
 
@@ -37,20 +37,20 @@ class Hollow(ModuleType):
 
 
 class Anything:
-    """Takes any arguments, has the named ones, and of other names methods that do nothing."""
+    """Takes any arguments, has the named attributes, and methods of other names do nothing."""
 
     def __init__(self, *_: object, **fields: object) -> None:
         self.__dict__.update(fields)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what takes any call and does nothing, as a logger's methods."""
+        """Return a function that takes any call and does nothing, as a logger's methods."""
         if name.startswith("__"):
             raise AttributeError(name)
         return lambda *_, **__: None
 
 
 class HollowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports nothing in place of all of vLLM besides what writes the prompts."""
+    """Replaces imports of vLLM by empty modules, except for the modules that write prompts."""
 
     def __init__(self, vllm: Path, module: str) -> None:
         self._vllm = vllm
@@ -59,7 +59,7 @@ class HollowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Any = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return where a module is, for those of vLLM."""
+        """Return the path of a module of vLLM."""
         del path, target
         if fullname in self._real:
             file = self._vllm.joinpath(*fullname.split(".")[1:]).with_suffix(".py")
@@ -69,7 +69,7 @@ class HollowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        """Return a module with nothing in it."""
+        """Return an empty module."""
         return Hollow(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -77,7 +77,7 @@ class HollowImports(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def declared(harmony: ModuleType, tool: dict[str, Any]) -> Any:
-    """Return a tool as vLLM's request has it."""
+    """Return a tool in the form of vLLM's request."""
     function = {"description": None, "parameters": None, **tool["function"]}
     return harmony.ChatCompletionToolsParam(
         type=tool.get("type", "function"), function=SimpleNamespace(**function)
@@ -85,7 +85,7 @@ def declared(harmony: ModuleType, tool: dict[str, Any]) -> Any:
 
 
 def written(harmony: ModuleType, request: dict[str, Any]) -> str:
-    """Return the text of a request's prompt, as `_make_request_with_harmony` of vLLM has it."""
+    """Return the text of a request's prompt, as vLLM's `_make_request_with_harmony` writes it."""
     effort = request["kwargs"].get("reasoning_effort")
     if effort == "none":
         raise ValueError("Harmony does not support reasoning_effort='none'")

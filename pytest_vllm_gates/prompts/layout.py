@@ -1,4 +1,4 @@
-"""Lays prompts out as goldens, and compares two of them token by token."""
+"""Formats prompts as goldens, and compares two of them token by token."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
 SHOWN_AROUND = 12
-"""Tokens in common that are shown before and after a difference."""
+"""Common tokens that are shown before and after a difference."""
 MOST_COMPARED = 2_000
-"""Tokens between the first and the last difference; of more, only this many are compared."""
+"""The most tokens between the first and the last difference that are compared."""
 MOST_RUNS = 120
 MOST_IN_A_RUN = 80
 
@@ -40,7 +40,7 @@ def conversation_prompt_golden(
 def renders_differently(
     recorded: str | None, conversation: Conversation, reference: ReferenceRenderer, family: Family
 ) -> bool:
-    """Return whether a conversation's prompt is not the recorded one; False without a golden."""
+    """Return whether a conversation's prompt differs from the golden; False without a golden."""
     try:
         return recorded not in (None, conversation_prompt_golden(conversation, reference, family))
     except OverLimit:
@@ -53,7 +53,7 @@ def unlike_recorded(
     reference: ReferenceRenderer,
     family: Family,
 ) -> list[str]:
-    """Return the names of the conversations whose prompt is not the recorded one."""
+    """Return the names of the conversations whose prompt differs from the recorded one."""
     return [
         conversation.name
         for conversation in conversations
@@ -62,7 +62,7 @@ def unlike_recorded(
 
 
 def lock_changed(parts: Sequence[str], differing: Sequence[str], command: str) -> str:
-    """Return what has changed of the files that prompts are made from, and the next step."""
+    """Return what has changed of the files that determine prompts, and the next step."""
     effect = (
         f"conversations that render differently: {', '.join(differing)}"
         if differing
@@ -112,7 +112,7 @@ def token_diff(
 def golden_diff(
     recorded: str | None, now: str, piece: Callable[[int], str]
 ) -> dict[str, Any] | None:
-    """Return the differences of two prompts laid out as goldens; None where there are none.
+    """Return the differences of two prompts in golden format; None if they are equal.
 
     None, too, if one is a refusal, or so long that its middle is not in the golden.
     """
@@ -123,7 +123,7 @@ def golden_diff(
 
 
 def recorded_ids(golden: str) -> list[int] | None:
-    """Return the token ids in a prompt's golden; None where it does not hold them all."""
+    """Return the token ids in a prompt's golden; None if some are left out."""
     ids: list[int] = []
     for line in golden.splitlines():
         if not line.startswith("  "):
@@ -164,7 +164,7 @@ def _differing(
 def _same(
     ids: Sequence[int], piece: Callable[[int], str], *, first: bool = False, last: bool = False
 ) -> Iterator[Run]:
-    """Yield tokens in common, those far from any difference as a number."""
+    """Yield common tokens; those far from any difference are yielded as a number."""
     before = 0 if first else SHOWN_AROUND
     after = 0 if last else SHOWN_AROUND
     skipped = len(ids) - before - after

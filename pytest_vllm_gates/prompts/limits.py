@@ -1,4 +1,4 @@
-"""The limits of one rendering: a checkpoint's template and tokenizer are a stranger's.
+"""The limits of one rendering: a checkpoint's template and tokenizer are not trusted.
 
 All are far beyond what the templates of known families need: 40 conversations of up to 124,000
 characters take half a second and 20 MiB.
@@ -19,9 +19,9 @@ CHARACTERS_VARIABLE = "VLLM_GATES_RENDER_CHARACTERS"
 SET_BY = " ({} sets the limit)"
 
 MEMORY_MIB = 1024
-"""Beside what the loaded tokenizer takes."""
+"""In addition to the memory of the loaded tokenizer."""
 CHARACTERS = 2**21
-"""A prompt of so many characters takes pytest at most 300 MB, at one token a character."""
+"""A prompt of so many characters takes pytest at most 300 MB, at one token per character."""
 TOTAL_LIMIT_S = 60.0
 """After so many seconds of rendering with one template, each prompt has `AGAIN_LIMIT_S`."""
 LOAD_LIMIT_S = 120.0
@@ -30,16 +30,16 @@ LOAD_MIB = 4096
 REFUSAL_CHARACTERS = 2000
 """A refusal is cut after so many characters: `raise_exception` takes texts of any length."""
 KEPT_CHARACTERS = 2**22
-"""Renderings of so many characters together are kept to be used again."""
+"""Renderings of so many characters together are cached."""
 
 
 @dataclass(frozen=True)
 class RenderLimits:
-    """What one prompt may take."""
+    """The limits of one prompt."""
 
     seconds: float = RENDER_LIMIT_S
     again_s: float = AGAIN_LIMIT_S
-    """Once a template was over its time."""
+    """After a template exceeded its time."""
     memory_mib: int = MEMORY_MIB
     characters: int = CHARACTERS
 
@@ -60,6 +60,6 @@ def _positive(variable: str, default: float) -> float:
     if not (text.isascii() and text.isdecimal() and 0 < len(text) <= len(str(2**31)) and int(text)):
         raise UserError(
             f"{variable}: expected an integer from 1 to 9999999999, got {text[:40]!r}\n"
-            f"unset it: the limit is {default:g} then"
+            f"to use the default, {default:g}, unset it"
         )
     return int(text)

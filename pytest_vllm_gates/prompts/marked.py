@@ -1,4 +1,4 @@
-"""Prompts of requests whose every text is marked: the template's, and those that a server makes."""
+"""Prompts of requests whose every text is marked: the template's, and a server's."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.prompts.sent import Piece
 
 MOST_CHARACTERS = 20_000
-"""Of a request that is marked: a long prompt loses nothing that a short one keeps."""
+"""The length of a marked request: a long prompt loses no text that a short one keeps."""
 REFUSED = "a right refusal is listed under [[prompt.refuses]] of the family file"
 LOST = "what the format leaves out is listed under [[prompt.drops]] of the family file"
-BROKEN = ", and 400 is due where a request cannot be rendered"
+BROKEN = ", and 400 is expected for a request that cannot be rendered"
 
 
 @dataclass(frozen=True)
 class MarkedPrompt:
-    """One marked request, with what the checkpoint's template makes of it."""
+    """One marked request, with the prompt of the checkpoint's template."""
 
     conversation: Conversation
     body: dict[str, Any]
@@ -41,14 +41,14 @@ class MarkedPrompt:
 
     @property
     def case(self) -> Case:
-        """The request as findings and known defects name it."""
+        """The request's name in findings and known defects."""
         name = self.conversation.name
         return Case(f"{name}: {self.conversation.title}", {"shape": name})
 
 
 @dataclass(frozen=True)
 class ServedPrompt:
-    """What a server makes of a marked request, asked through one of its routes."""
+    """A server's prompt of a marked request, obtained through one of its routes."""
 
     of: MarkedPrompt
     route: str
@@ -59,7 +59,7 @@ class ServedPrompt:
 def render(
     conversations: Iterable[Conversation], family: Family, reference: ReferenceRenderer
 ) -> tuple[MarkedPrompt, ...]:
-    """Render the conversations that a family can have; raises `OverLimit` as `outcome` does."""
+    """Render the conversations that a family supports; raises `OverLimit` as `outcome` does."""
     prompts = []
     for conversation in conversations:
         body = conversation.body(family)
@@ -75,10 +75,10 @@ def render(
 def ask(
     prompts: Iterable[MarkedPrompt], server: Endpoint, *, chats: bool = False
 ) -> Iterator[ServedPrompt]:
-    """Yield what a server makes of the requests; without a route that tells, nothing.
+    """Yield a server's prompts of the requests; nothing without a route that reports them.
 
-    `chats`: whether it may be asked for a token of an answer, too. An image is not sent: a server
-    loads it, and writes as many tokens in its place as the image has.
+    `chats`: whether one token of an answer may be requested, too. Images are not sent: a server
+    loads them, and writes as many tokens in their place as they have.
     """
     for prompt in prompts:
         if prompt.conversation.has_images:
@@ -102,7 +102,7 @@ def ask(
 def refused(
     prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
 ) -> tuple[list[Finding], list[Case]]:
-    """Find the requests of clients that the template or the server refuses."""
+    """Find the clients' requests that the template or the server refuses."""
     findings, cases = [], {}
     for prompt in prompts:
         if refusals.decided(family, prompt.conversation):
@@ -127,7 +127,7 @@ def refused(
 def incomplete(
     prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
 ) -> tuple[list[Finding], list[Case]]:
-    """Find what was sent and is not in a prompt as it should be."""
+    """Find texts that were sent and are missing or changed in a prompt."""
     return _judged(
         prompts,
         served,
@@ -138,7 +138,7 @@ def incomplete(
 def unsent(
     prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
 ) -> tuple[list[Finding], list[Case]]:
-    """Find what is in a prompt without tools and was not sent."""
+    """Find text in a prompt without tools that was not sent."""
 
     def faults(prompt: MarkedPrompt, text: str) -> list[str]:
         added = completeness.unsent(text, prompt.pieces, family)
@@ -158,9 +158,9 @@ def next_step(
     family: Family,
     serve: Mapping[str, Any],
 ) -> str:
-    """Return the ordinary next step, and where tools are concerned the prescribed template.
+    """Return the ordinary next step, and for tools the prescribed template.
 
-    It is named only where the lane serves the checkpoint's own template.
+    The template is named only if the lane serves the checkpoint's own one.
     """
     template = family.prescribed_template
     of_tools = {prompt.case.name for prompt in prompts if prompt.body.get("tools")}
@@ -182,7 +182,7 @@ def _judged(
     served: Iterable[ServedPrompt],
     faults: Callable[[MarkedPrompt, str], list[str]],
 ) -> tuple[list[Finding], list[Case]]:
-    """Judge the template's prompts, and of the server's what they alone show."""
+    """Judge the template's prompts, and the faults that only the server's prompts have."""
     findings, cases = [], []
     of_template: set[tuple[str, str]] = set()
     for prompt in prompts:

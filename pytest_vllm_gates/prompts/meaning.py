@@ -35,11 +35,11 @@ def missing_markers(family: Family, text: str, roles: Sequence[str]) -> list[str
 
 
 def wrong_opening(family: Family, text: str, *, thinks: bool | None) -> str | None:
-    """Return what is wrong with where the model is to go on, or None.
+    """Return the fault of the place where the model is to continue, or None.
 
-    The prompt has to end in the marker of an assistant's turn, followed, where the template opens
-    the thinking and the model is to think, by the tag that opens it, and by no open tag where it is
-    not. `thinks` None leaves the thinking aside.
+    The prompt has to end in the marker of an assistant's turn. If the template opens the thinking
+    and the model is to think, the tag that opens it has to follow; if the model is not to think, no
+    tag may be open. `thinks` None skips the thinking.
     """
     _, marker, tail = text.rpartition(family.prompt.assistant)
     if not marker:
@@ -53,7 +53,7 @@ def wrong_opening(family: Family, text: str, *, thinks: bool | None) -> str | No
     tail_shown = f"the prompt ends in {text[-TAIL:]!r}"
     if thinks and thinking.opened_by == "template" and not opened:
         return (
-            f"thinking is on and {thinking.open!r} is not opened, which is the template's to do "
+            f"thinking is on and {thinking.open!r} is not opened, which the template has to do "
             f"(thinking.opened_by in the family file): {tail_shown}"
         )
     if not thinks and opened:
@@ -62,7 +62,7 @@ def wrong_opening(family: Family, text: str, *, thinks: bool | None) -> str | No
 
 
 def switch_has_no_effect(family: Family, prompts: Mapping[str, Sequence[int]]) -> str | None:
-    """Return why the thinking's switch does not do what the family says, or None.
+    """Return how the thinking's switch contradicts the family file, or None.
 
     `prompts`: the ids of one prompt by the switch's state, `on`, `off` and `unset`.
     """
@@ -75,8 +75,8 @@ def switch_has_no_effect(family: Family, prompts: Mapping[str, Sequence[int]]) -
     default = "on" if thinking.default else "off"
     if prompts["unset"] != prompts[default]:
         return (
-            f"with no switch sent the server's prompt is not the one of thinking {default}, which "
-            "the family file says is the default"
+            f"with no switch sent the server's prompt is not the one of thinking {default}, the "
+            "default in the family file"
         )
     return None
 
@@ -98,7 +98,7 @@ def parser_disagrees(family: Family, parser: str | None) -> str | None:
 
 
 def stops_disagree(expected: Mapping[str, Sequence[int]], stops: Collection[int]) -> str | None:
-    """Return how the ids a checkpoint stops at are not those of the family's tokens, or None."""
+    """Return how a checkpoint's stop ids differ from the family's tokens, or None."""
     unknown = [name for name, ids in expected.items() if len(ids) != 1 or ids[0] not in stops]
     if unknown:
         return (
@@ -109,17 +109,17 @@ def stops_disagree(expected: Mapping[str, Sequence[int]], stops: Collection[int]
     beyond = set(stops) - {ids[0] for ids in expected.values()}
     if beyond:
         return (
-            f"the checkpoint stops at the ids {sorted(beyond)}, too, which the family file does "
-            "not list: answers may be cut where they hold them"
+            f"the checkpoint also stops at the ids {sorted(beyond)}, which the family file does "
+            "not list: answers that contain them may be cut"
         )
     return None
 
 
 def wrong_stops(ends: Mapping[str, str | None], expected: Collection[str]) -> list[str]:
-    """Return a sentence for every token at which a server does not do what it should.
+    """Return a sentence for every token at which a server wrongly stops or goes on.
 
-    `ends` holds by token the finish reason of an answer that begins with it, None for a token the
-    model has not got; at those `wanted` an answer ends, at the others it goes on.
+    `ends` has by token the finish reason of an answer that begins with it, None for a token that
+    the model lacks; at those in `wanted` an answer ends, at the others it goes on.
     """
     sentences = []
     for token, reason in ends.items():
@@ -132,8 +132,8 @@ def wrong_stops(ends: Mapping[str, str | None], expected: Collection[str]) -> li
             )
         if token not in expected and stops:
             sentences.append(
-                f"the server stops at {token!r}, which ends no answer of this family: answers are "
-                "cut where they hold it (which eos_token_id of the served generation_config.json "
+                f"the server stops at {token!r}, which ends no answer of this family: answers that "
+                "contain it are cut (which eos_token_id of the served generation_config.json "
                 "is it?)"
             )
     return sentences
@@ -142,14 +142,14 @@ def wrong_stops(ends: Mapping[str, str | None], expected: Collection[str]) -> li
 def wrong_refusal(
     body: Mapping[str, Any], refused: Refused, plain: Rendering | Refused
 ) -> str | None:
-    """Return why a template should have rendered a request, or None where its shape is refused.
+    """Return why a refused request should have been rendered, or None if its shape is refused.
 
-    `plain` is what became of the same turns with the plainest texts.
+    `plain` is the outcome for the same turns with the plainest texts.
     """
     if not isinstance(plain, Refused):
         return (
             f"the template refuses {body} ({refused}) and takes the same turns with plain texts: "
-            "what somebody writes is answered with an error"
+            "a user's text can cause an error"
         )
     if "tools" not in body and all(message["role"] != "system" for message in body["messages"]):
         return (
@@ -177,7 +177,7 @@ def injected(body: dict[str, Any], family: Family, reference: ReferenceRenderer)
 
 
 def ids_that_may_stop(family: Family, reference: ReferenceRenderer) -> dict[str, int]:
-    """Return the ids of the family's stop tokens and markers, and of what the checkpoint names."""
+    """Return the ids of the family's stop tokens and markers, and those of the checkpoint."""
     names = dict.fromkeys((*family.prompt.stop_tokens, *family.markers))
     ids = {name: token_ids[0] for name in names if len(token_ids := reference.token_ids(name)) == 1}
     others = sorted(reference.stop_ids() - set(ids.values()))

@@ -41,9 +41,9 @@ TOOL = {
 def explore(check: Callable[..., None], examples: int, *strategies: st.SearchStrategy[Any]) -> None:
     """Run `check` on so many examples, the same ones every time; raises as `check` does.
 
-    There is no time limit, and nothing is kept on disk: hypothesis would leave a `.hypothesis`
-    folder in the user's project. After a rendering that does not end no other is tried: the search
-    for a smaller example would wait for each of them.
+    There is not a time limit, and nothing is written to disk: hypothesis would create a
+    `.hypothesis` folder in the user's project. After an endless rendering no other is tried:
+    the search for a smaller example would wait for each of them.
     """
     endless: list[OverLimit] = []
 
@@ -79,13 +79,13 @@ def first_wrong(
     examples: int,
     *strategies: st.SearchStrategy[Any],
 ) -> str | None:
-    """Return what `check` says is wrong with the smallest example of those that it was run on.
+    """Return the fault that `check` finds in the smallest failing example.
 
-    What is `known` counts only where nothing else is wrong.
+    `known` faults count only if nothing else is wrong.
     """
     of_known: list[str] = []
 
-    @functools.wraps(check)  # hypothesis reads what it takes
+    @functools.wraps(check)  # hypothesis reads its signature
     def judge(*drawn: Any, **named: Any) -> None:
         wrong = check(*drawn, **named)
         if wrong and known(wrong):
@@ -101,12 +101,12 @@ def first_wrong(
 
 
 class _Wrong(Exception):  # noqa: N818 - a finding, on its way through hypothesis
-    """An example shows something wrong; the text says what."""
+    """An example has a fault; the text describes it."""
 
 
 @functools.cache
 def texts() -> st.SearchStrategy[str]:
-    """Ordinary text with awkward pieces in it; no lone surrogates, which JSON cannot carry."""
+    """Ordinary text with awkward pieces; without lone surrogates, which JSON cannot represent."""
     plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=MOST_CHARACTERS)
     return st.lists(st.one_of(plain, st.sampled_from(AWKWARD)), max_size=3).map("".join)
 
@@ -138,7 +138,7 @@ def rendered_otherwise(
     reference: ReferenceRenderer,
     served: Callable[[dict[str, Any]], Served],
 ) -> str | None:
-    """Return how a server's prompt differs from the reference, or what is wrongly refused."""
+    """Return how a server's prompt differs from the reference, or why a refusal is wrong."""
     expected = reference.outcome(body)
     if isinstance(expected, Refused):
         return meaning.wrong_refusal(body, expected, reference.outcome(with_plain_texts(body)))

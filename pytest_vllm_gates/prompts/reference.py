@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 SHOWN_CHARACTERS = 80
 VISION = "vision_config"
-"""The key of `config.json` that a checkpoint has which sees images."""
+"""The key in `config.json` of a checkpoint that sees images."""
 
 
 def preload() -> None:
-    """Start what imports transformers for seconds: called while a server starts anyway.
+    """Start the seconds-long import of transformers: called while a server starts anyway.
 
-    Raises `UserError` where no process can be started.
+    Raises `UserError` if no process can be started.
     """
     starter.shared().get()
 
@@ -43,22 +43,22 @@ class Writer(Protocol):
         """Return the bytes of its files, by name."""
 
     def takes_parts(self) -> bool:
-        """Return whether it is handed content in parts, and so sees where an image is."""
+        """Return whether it gets content in parts, and so sees where an image is."""
 
     def close(self) -> None:
         """End the process that it started, if any."""
 
 
 class ReferenceRenderer:
-    """Renders conversations as a checkpoint's files say, in a process of its own.
+    """Renders conversations by a checkpoint's files, in a separate process.
 
-    Raises `UserError` when they cannot be used: the message names the file and what is wrong.
+    Raises `UserError` if they cannot be used: the message names the file and the fault.
     """
 
     def __init__(
         self, checkpoint: Checkpoint, serve: Mapping[str, Any], writer: Writer | None = None
     ) -> None:
-        """Load the tokenizer, and the template as `serve`'s flags say, or take a `writer`."""
+        """Load the tokenizer, and the template by `serve`'s flags, or take a `writer`."""
         self.folder = prompt_files.folder(checkpoint)
         self._limits = RenderLimits.from_environment()
         self._worker = _load(checkpoint, self.folder, serve, self._limits)
@@ -75,9 +75,9 @@ class ReferenceRenderer:
     def render(self, body: Mapping[str, Any]) -> Rendering:
         """Render a request's prompt as vLLM does.
 
-        `body` is a chat completion request: messages, and where given tools,
-        chat_template_kwargs, reasoning_effort and continue_final_message. Raises `Refused` when
-        the template does, and `OverLimit` when it needs too much; `Endless` is the time.
+        `body` is a chat completion request: messages, and optionally tools,
+        chat_template_kwargs, reasoning_effort and continue_final_message. Raises `Refused` if
+        the template does, and `OverLimit` if it needs too much; `Endless` is the time.
         """
         outcome = self.outcome(body)
         if isinstance(outcome, Refused):
@@ -85,9 +85,9 @@ class ReferenceRenderer:
         return outcome
 
     def outcome(self, body: Mapping[str, Any]) -> Rendering | Refused:
-        """Return a request's prompt or, where the template refuses, its refusal.
+        """Return a request's prompt or, if the template refuses, its refusal.
 
-        Raises `OverLimit` when it needs too much; asked again, it is not tried again.
+        Raises `OverLimit` if it needs too much; such a request is not rendered a second time.
         """
         key = json.dumps(body)
         if key in self._over:
@@ -111,13 +111,13 @@ class ReferenceRenderer:
         return ids
 
     def piece(self, token_id: int) -> str:
-        """Return the text one token stands for."""
+        """Return the text of one token."""
         if token_id not in self._pieces:
             self._pieces[token_id] = self._request("decode", token_id=token_id)["text"]
         return self._pieces[token_id]
 
     def stop_ids(self) -> set[int]:
-        """Return the token ids `generation_config.json` and `config.json` end an answer with."""
+        """Return the ids at which `generation_config.json` and `config.json` end an answer."""
         stop_ids: set[int] = set()
         for name in ("generation_config.json", "config.json"):
             with contextlib.suppress(OSError, ValueError, RecursionError):
@@ -133,7 +133,7 @@ class ReferenceRenderer:
         return isinstance(config, dict) and VISION in config and self._writer.takes_parts()
 
     def locked_parts(self) -> dict[str, bytes]:
-        """Return the bytes of everything a prompt is made from, by name."""
+        """Return the bytes of all files that determine prompts, by name."""
         parts = {
             name: (self.folder / name).read_bytes()
             for name in prompt_files.NAMES
@@ -142,12 +142,12 @@ class ReferenceRenderer:
         return {**self._writer.sources(), **parts}
 
     def close(self) -> None:
-        """End what was started to write prompts."""
+        """End the processes that write prompts."""
         self._writer.close()
         self._worker.close()
 
     def _keep(self, key: str, outcome: Rendering | Refused) -> None:
-        """Keep an outcome to return it again; many long ones are rendered again instead."""
+        """Cache an outcome; many long ones are rendered again instead."""
         size = len(outcome.text) if isinstance(outcome, Rendering) else 0
         if self._kept_characters + size > KEPT_CHARACTERS:
             self._rendered.clear()
@@ -186,7 +186,7 @@ def _load(
     try:
         return workers.RenderWorker(title, folder, template, limits)
     except workers.WorkerFailed as error:
-        # Files missing, cut short, of a class this transformers does not know.
+        # Files that are missing, cut short, or of a class that this transformers does not know.
         raise UserError(
             f"checkpoint {checkpoint.name}: its tokenizer does not load: {error}\n"
             f"are tokenizer.json and tokenizer_config.json in {folder} whole, and of a class that "
@@ -195,7 +195,7 @@ def _load(
 
 
 def _source(folder: Path, override: str | None) -> str:
-    """Return where a template comes from, as messages name it."""
+    """Return the origin of a template, as messages name it."""
     if override:
         return f"chat_template = {override[:SHOWN_CHARACTERS]!r} of [serve]"
     file = folder / template_files.TEMPLATE_FILE
@@ -203,7 +203,7 @@ def _source(folder: Path, override: str | None) -> str:
 
 
 def _stop_ids(config: Any) -> set[int]:
-    """Return the ids that a configuration ends an answer with."""
+    """Return the ids at which a configuration ends an answer."""
     if not isinstance(config, dict):
         return set()
     inner = config.get("text_config")

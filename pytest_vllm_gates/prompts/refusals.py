@@ -1,4 +1,4 @@
-"""Says in a sentence why a template refuses a request, and whether the family has decided so."""
+"""Explains in a sentence why a template refuses a request, and whether the family expects it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 SENTENCES = {
     r'can only concatenate str \(not "(?:dict|list)"\) to str': (
-        "it joins an object to a text, as it is: vLLM hands the arguments of calls on as an "
+        "it joins an object to a text, as it is: vLLM passes the arguments of calls as an "
         "object, which `| tojson` writes"
     ),
     r'can only concatenate str \(not "NoneType"\) to str': (
-        "it joins what was not sent to a text: the content of a call is often null"
+        "it joins a value that was not sent to a text: the content of a call is often null"
     ),
-    r"Object of type Undefined is not JSON serializable": ("it writes as JSON what was not sent"),
+    r"Object of type Undefined is not JSON serializable": ("it writes an unsent value as JSON"),
     r"'([^']+)' is undefined": "it reads {0!r}, which was not sent",
-    r"has no attribute '([^']+)'": "it reads {0!r} of what has none",
+    r"has no attribute '([^']+)'": "it reads {0!r} of a value without it",
 }
-"""What Jinja and Python say of a template's fault, and what it means."""
+"""Error messages of Jinja and Python about a template, and their meaning."""
 
 
 def in_words(refused: str) -> str:
-    """Return a refusal as a sentence; the template's own words where it gives a reason itself."""
+    """Return a refusal as a sentence; the template's own words if it gives a reason itself."""
     for pattern, sentence in SENTENCES.items():
         if found := re.search(pattern, refused):
             return f"{sentence.format(*found.groups())} ({found.group()})"
@@ -34,7 +34,7 @@ def in_words(refused: str) -> str:
 
 
 def decided(family: Family, conversation: Conversation) -> DecidedRefusal | None:
-    """Return why the family file says that a conversation is refused, or None."""
+    """Return the family file's reason for the refusal of a conversation, or None."""
     for refusal in family.prompt.refuses:
         if refusal.name == conversation.name:
             return refusal

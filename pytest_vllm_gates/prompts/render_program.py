@@ -1,4 +1,4 @@
-"""Renders prompts with templates and tokenizers of strangers: a program of its own, with limits.
+"""Renders prompts with untrusted templates and tokenizers: a separate program, with limits.
 
     python -I render_program.py FD [FOLDER...]
 
@@ -6,8 +6,8 @@
 each checkpoint, and again after each one that was over a limit, it forks a worker within
 milliseconds. FD is its control socket; the FOLDERs are added to the import path. For each byte with
 a file descriptor beside it, it forks a worker that serves that descriptor and answers with the
-worker's id. For `{"end": id}` it kills that worker and answers with its wait status. It ends when
-the socket does, and its workers end with it.
+worker's id. For `{"end": id}` it kills that worker and answers with its wait status. It ends with
+the socket, and its workers end with it.
 
 A worker loads one checkpoint's tokenizer, never with code of the checkpoint's, and answers requests
 (`OPERATIONS`). Memory is limited with RLIMIT_AS, by so much more than the process has then; files
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 if __name__ == "__main__":
-    # At the end: nothing beside the package shall stand in for the standard library.
+    # At the end: no module beside the package may replace one of the standard library.
     sys.path += [str(Path(__file__).parents[2]), *sys.argv[2:]]
 
 from pytest_vllm_gates.prompts import frames
@@ -44,7 +44,7 @@ STATM = Path("/proc/self/statm")
 ORDER_BYTES = 4096
 ENDING_POLLS, POLL_S = 20, 0.005
 REQUEST_BYTES = 2**28
-"""Requests come from pytest, which bounds what it sends."""
+"""Requests come from pytest, which limits their size."""
 
 
 class Loaded:
@@ -55,7 +55,7 @@ class Loaded:
         self._limits: dict[str, int] = {}
 
     def load(self, folder: str, template: str | None, limits: dict[str, int]) -> dict[str, Any]:
-        """Load the tokenizer of a folder; a `template` takes the place of its own."""
+        """Load the tokenizer of a folder; a `template` replaces its own."""
         from transformers import AutoTokenizer  # noqa: PLC0415 - imported by the starter
 
         self._limits = limits
@@ -75,7 +75,7 @@ class Loaded:
         }
 
     def content_in_parts(self, *, with_tools: bool) -> dict[str, Any]:
-        """Return whether vLLM hands content over in parts; requests with tools may differ."""
+        """Return whether vLLM passes content in parts; requests with tools may differ."""
         from pytest_vllm_gates.prompts.content_format import takes_parts  # noqa: PLC0415 - jinja2
 
         chosen = self._tokenizer.get_chat_template(None, tools=[{}] if with_tools else None)
@@ -175,7 +175,7 @@ def main() -> None:
         frames.send(control, {"error": f"{type(error).__name__}: {error}"[:ORDER_BYTES]})
         return
     frames.send(control, {"ready": True})
-    gc.freeze()  # pages of what is imported stay shared
+    gc.freeze()  # pages of imported modules stay shared
     workers: set[int] = set()
     try:
         while True:
@@ -198,7 +198,7 @@ def main() -> None:
 
 def _end(pid: int) -> int:
     """Kill a worker that has not ended yet; return its wait status."""
-    for _ in range(ENDING_POLLS):  # one that crashes closes its socket before it has ended
+    for _ in range(ENDING_POLLS):  # a crashing worker closes its socket before it has ended
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             break
@@ -210,7 +210,7 @@ def _end(pid: int) -> int:
 
 
 def _limit_memory(mib: int) -> None:
-    """Let this process take so many MiB more; where that cannot be limited it is not."""
+    """Let this process take so many MiB more; without effect where the system has no such limit."""
     with contextlib.suppress(OSError, ValueError):
         pages = int(STATM.read_text(encoding="ascii").split()[0])
         limit = pages * resource.getpagesize() + mib * MIB
@@ -221,7 +221,7 @@ def _limit_memory(mib: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Call prctl(2), Linux's alone; elsewhere the starter's end ends its workers."""
+    """Call prctl(2) on Linux; elsewhere the workers end with the starter."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

@@ -1,4 +1,4 @@
-"""What a checkpoint's template does, in words, and what another revision does otherwise."""
+"""Describes a checkpoint's template in words, and the changes of another revision."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SHOWN_LINES = 12
 
 @dataclass(frozen=True)
 class Revision:
-    """What one revision of a checkpoint makes of every conversation and shape."""
+    """The prompts of one revision of a checkpoint for every conversation and shape."""
 
     prompts: tuple[MarkedPrompt, ...]
     lost: Mapping[str, list[Piece]]
-    """What is not in each prompt, by its conversation's name."""
+    """The missing texts of each prompt, by its conversation's name."""
     states: Mapping[str, str]
     """The plainest prompt by the state of the thinking, `on`, `off` and `unset`."""
     special: Mapping[str, tuple[int, ...]]
@@ -56,14 +56,14 @@ class Revision:
         }
 
     def text(self, name: str) -> str:
-        """Return a conversation's prompt; '' where it is refused."""
+        """Return a conversation's prompt; '' if it is refused."""
         for prompt in self.prompts:
             if prompt.conversation.name == name and isinstance(prompt.outcome, Rendering):
                 return prompt.outcome.text
         return ""
 
     def unsent(self, family: Family) -> str:
-        """Return what the plainest prompt holds that nobody sent."""
+        """Return the text in the plainest prompt that was not sent."""
         for prompt in self.prompts:
             if prompt.conversation.name == TRIVIAL and isinstance(prompt.outcome, Rendering):
                 return completeness.unsent(prompt.outcome.text, prompt.pieces, family) or ""
@@ -92,7 +92,7 @@ def read(family: Family, reference: ReferenceRenderer, project: Path) -> Revisio
 
 
 def described(revision: Revision, family: Family) -> list[str]:
-    """Return what a revision does, a sentence a line."""
+    """Return the behaviour of a revision, a sentence per line."""
     lines = []
     for kind in _kinds(revision):
         kept, of = revision.kept(kind)
@@ -114,7 +114,7 @@ def described(revision: Revision, family: Family) -> list[str]:
 
 
 def changes(old: Revision, new: Revision, family: Family) -> list[str]:
-    """Return what the newer revision does otherwise, a sentence a line; [] for nothing."""
+    """Return the changes of the newer revision, a sentence per line; [] for none."""
     lines = [*_kept_otherwise(old, new), *_refused_otherwise(old, new)]
     for state, text in new.states.items():
         before = old.states.get(state, "")
@@ -123,7 +123,7 @@ def changes(old: Revision, new: Revision, family: Family) -> list[str]:
                 f"thinking {state}: the prompt ends in {end!r}, it was {_end(before, family)!r}"
             )
     if (now := new.unsent(family)) != old.unsent(family):
-        lines.append(f"without a system message {now or 'the prompt holds what was sent alone'}")
+        lines.append(f"without a system message {now or 'the prompt contains only the sent texts'}")
     lines += [
         f"{name} is token {ids}, it was {old.special.get(name)}"
         for name, ids in new.special.items()
@@ -135,7 +135,7 @@ def changes(old: Revision, new: Revision, family: Family) -> list[str]:
 
 
 def _end(text: str, family: Family) -> str:
-    """Return a prompt from where the assistant is to go on."""
+    """Return the end of a prompt, from where the assistant is to continue."""
     _, marker, tail = text.rpartition(family.prompt.assistant)
     return f"{marker}{tail}" if marker else text[-TAIL:]
 
@@ -145,7 +145,7 @@ def _count(pieces: Iterable[Piece], kind: str) -> int:
 
 
 def _kinds(revision: Revision) -> list[str]:
-    """Return the kinds of what was sent, but for names, which most formats have no place for."""
+    """Return the kinds of sent texts, except for names, for which most formats have no place."""
     kinds = dict.fromkeys(piece.kind for prompt in revision.prompts for piece in prompt.pieces)
     return [kind for kind in kinds if kind != sent.NAME]
 

@@ -1,6 +1,6 @@
 """Marks every text of a chat request with a unique word, to be found again in the prompt.
 
-`mark` takes any request and returns it with its `Piece`s: what a client sends, text by text.
+`mark` takes any request and returns it with its `Piece`s: the client's texts, one by one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PARAMETER, REQUIRED, DESCRIPTION = "parameter", "required parameter", "parameter
 VALUE, CONSTRAINT = "allowed value", "constraint"
 
 DECLARED = (TOOL, TOOL_DESCRIPTION, PARAMETER, REQUIRED, DESCRIPTION, VALUE, CONSTRAINT)
-"""What belongs to the declarations of tools, before or beside the turns."""
+"""Kinds that belong to the declarations of tools, before or beside the turns."""
 SHARED = (TOOL, PARAMETER, REQUIRED, CALL, ARGUMENT_NAME)
-"""Names, which one prompt may hold several times."""
+"""Names, which a prompt may contain several times."""
 OF_MESSAGES = (SYSTEM, USER, ANSWER, RESULT, REASONING, EARLIER_REASONING)
-"""Texts of turns, which a prompt holds as they are: nothing in them is escaped."""
+"""Texts of turns, which a prompt contains as they are, without escapes."""
 OF_ROLES = {
     "system": SYSTEM, "developer": SYSTEM, "user": USER, "assistant": ANSWER, "tool": RESULT,
 }  # fmt: skip
@@ -41,17 +41,17 @@ NOWHERE: Place = (None, None)
 
 @dataclass(frozen=True)
 class Piece:
-    """One text that a client sends, and the word that marks it."""
+    """One text of a client, and the word that marks it."""
 
     kind: str
     title: str
-    """As messages name it: `the description of the tool get_weather`."""
+    """Its name in messages: `the description of the tool get_weather`."""
     word: str
     message: int | None = None
-    """The place of its message; None for what is declared beside them."""
+    """The index of its message; None for declarations."""
     role: str | None = None
     text: str = ""
-    """The whole text as it is sent, its word included; empty for names and numbers."""
+    """The whole text as it is sent, with its word; empty for names and numbers."""
     tool: str = ""
     """The declared tool that it belongs to."""
 
@@ -66,17 +66,17 @@ class _Marker:
     tool: str = ""
 
     def add(self, piece: Piece) -> None:
-        """Keep a piece, with the tool that is declared now."""
+        """Keep a piece, with the tool that is currently declared."""
         self.pieces.append(replace(piece, tool=self.tool))
 
     def word(self) -> str:
-        """Return a word that no text holds and that no escaping changes."""
+        """Return a word that no text contains and that no escaping changes."""
         self.count += 1
         digest = hashlib.sha256(str(self.count).encode()).digest()
         return "q" + "".join(LETTERS[byte % len(LETTERS)] for byte in digest[: WORD_LETTERS - 1])
 
     def number(self) -> int:
-        """Return a number that stands out as a word does."""
+        """Return a number that is as distinctive as a word."""
         self.count += 1
         digest = hashlib.sha256(str(self.count).encode()).digest()
         return 7_000_000 + int.from_bytes(digest[:4], "big") % 1_000_000
@@ -101,7 +101,7 @@ class _Marker:
 def mark(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Piece, ...]]:
     """Return a chat request whose texts are marked, and its pieces in the order they were sent.
 
-    Declarations come first. Numbers of a schema and of arguments become numbers that stand out.
+    Declarations come first. Numbers of a schema and of arguments are replaced by distinctive ones.
     """
     marker = _Marker()
     marked = dict(body)

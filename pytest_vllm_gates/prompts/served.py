@@ -1,4 +1,4 @@
-"""The prompts that a server makes of chat requests, from each endpoint that reports them."""
+"""A server's prompts of chat requests, from each endpoint that reports them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE_TOKEN = {"max_tokens": 1, "return_token_ids": True}
 
 
 def tokenized_prompt(endpoint: Endpoint, body: Mapping[str, Any]) -> Served:
-    """Return the prompt that `/tokenize` reports; raises `httpx.HTTPStatusError` when it breaks."""
+    """Return the prompt that `/tokenize` reports; raises `httpx.HTTPStatusError` if it breaks."""
     return _served(http.post(endpoint, http.TOKENIZE, body), "tokens")
 
 

@@ -1,9 +1,9 @@
 """The program that forks the processes in which prompts are rendered (`render_program.py`).
 
-A process that imports transformers takes seconds to start. One starter a pytest process does that,
-while the server boots; the workers of all checkpoints are forked from it. It has no variable of
-this process's environment but those that change how a program runs, so that a template that breaks
-out of its sandbox finds no secret there. It ends when this process does, however that ends.
+A process that imports transformers takes seconds to start. One starter per pytest process does
+that while the server boots; the workers of all checkpoints are forked from it. It gets only those
+environment variables that change how a program runs, so that a template that breaks out of its
+sandbox finds no secret there. It ends with this process, however that ends.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Forked:
     connection: socket.socket
 
     def end(self) -> int:
-        """Kill it; return its wait status, 0 where the starter is gone."""
+        """Kill it; return its wait status, 0 if the starter is gone."""
         self.connection.close()
         return self.starter.end(self.pid)
 
     def abandon(self) -> None:
-        """Leave it to be ended by the starter's next order; takes no lock.
+        """Mark it to be ended by the starter's next order; takes no lock.
 
-        The garbage collector may call this at any time, also while an order is under way.
+        The garbage collector may call this at any time, also during an order.
         """
         self.connection.close()
         self.starter.abandoned.append(self.pid)
@@ -70,7 +70,7 @@ class Starter:
         self._lock = threading.Lock()
         self._ready = False
         self.abandoned: list[int] = []
-        """Workers that nobody uses any more."""
+        """Workers that are not used any more."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | SETTINGS
         self._control, theirs = socket.socketpair()
         handle = theirs.fileno()
@@ -96,7 +96,7 @@ class Starter:
         return self._process.pid
 
     def fork(self) -> Forked:
-        """Return a new worker; raises `UserError` where there is none to be had."""
+        """Return a new worker; raises `UserError` if none can be started."""
         with self._lock:
             self._await_import()
             while self.abandoned:
@@ -112,7 +112,7 @@ class Starter:
         return Forked(self, answer["worker"], ours)
 
     def end(self, pid: int) -> int:
-        """Kill a worker; return its wait status, 0 where the starter is gone."""
+        """Kill a worker; return its wait status, 0 if the starter is gone."""
         with self._lock:
             return self._end(pid)
 
@@ -170,7 +170,7 @@ class _Shared:
         self._starter: Starter | None = None
 
     def get(self) -> Starter:
-        """Return it, started where there is none."""
+        """Return it; start it if there is none."""
         with self._lock:
             if self._starter and (self._starter.owner != os.getpid() or self._starter.ended()):
                 self._starter.close()
@@ -189,7 +189,7 @@ class _Shared:
 
 @cache
 def shared() -> _Shared:
-    """Return the holder of this process's starter, which ends with it at the latest."""
+    """Return the owner of this process's starter, which ends with it at the latest."""
     holder = _Shared()
     atexit.register(holder.close)
     return holder

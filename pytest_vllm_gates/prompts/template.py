@@ -1,6 +1,6 @@
 """Writes prompts with a checkpoint's chat template, applied by transformers as vLLM does.
 
-The template is a stranger's program: it runs in a process of its own (`worker.py`), with limits.
+The template is an untrusted program: it runs in a separate process (`worker.py`), with limits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _RefusedInLine(Refused):
 class Template:
     """A checkpoint's chat template, or the one that the server's flags name.
 
-    Raises `UserError` where there is none, and where it cannot render one plain question.
+    Raises `UserError` if there is none, and if it cannot render one plain question.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Template:
         serve: Mapping[str, Any],
         limits: RenderLimits,
     ) -> None:
-        """Take it from the worker; of the server's flags `serve`, two count here."""
+        """Take it from the worker; two of the server's flags `serve` matter here."""
         self._worker = worker
         self._limits = limits
         self._defaults = dict(serve.get("default_chat_template_kwargs") or {})
@@ -79,13 +79,13 @@ class Template:
     def write(self, body: Mapping[str, Any]) -> str:
         """Return the text of a request's prompt.
 
-        Raises `Refused` when the template does, and `OverLimit` when it needs too much; `Endless`
-        is the time.
+        Raises `Refused` if the template does, and `OverLimit` if it needs too much; `Endless` is
+        the time.
         """
         return self._write(body, "this conversation")
 
     def takes_parts(self) -> bool:
-        """Return whether vLLM hands it content in parts."""
+        """Return whether vLLM passes it content in parts."""
         return self._takes_parts(with_tools=False)
 
     def sources(self) -> dict[str, bytes]:
@@ -142,7 +142,7 @@ class Template:
         return self._limits.again_s if hurried else self._limits.seconds
 
     def _takes_parts(self, *, with_tools: bool) -> bool:
-        """Return whether vLLM hands content over in parts; requests with tools may differ."""
+        """Return whether vLLM passes content in parts; requests with tools may differ."""
         if self._format != "auto":
             return bool(self._format == "openai")
         if with_tools not in self._in_parts:
@@ -151,7 +151,7 @@ class Template:
         return self._in_parts[with_tools]
 
     def _try_out(self, checkpoint: Checkpoint) -> None:
-        """Render one plain question; raises `UserError` when even that cannot be done."""
+        """Render one plain question; raises `UserError` if even that fails."""
         try:
             self._write(SAMPLE, "one short question")
         except OverLimit as error:

@@ -1,4 +1,4 @@
-"""Reads chat templates as bytes, and names what keeps a file from being one."""
+"""Reads chat templates as bytes, and reports why a file is not a valid one."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ MARKS = (
 
 
 def check_folder(folder: Path) -> None:
-    """Raise `UserError` for a file of a checkpoint's prompts that cannot be what it should be.
+    """Raise `UserError` for an invalid file among those of a checkpoint's prompts.
 
-    Templates and `tokenizer_config.json`, which may hold one, are read; the others are sized.
+    Templates and `tokenizer_config.json`, which may contain one, are read; of the others only the
+    size is checked.
     """
     for path in sorted(folder / name for name in {*prompt_files.NAMES} - {TEMPLATE_FILE}):
         if _size(path, PROMPT_FILE_BYTES) is not None and path.name == TOKENIZER_CONFIG:
@@ -49,7 +50,7 @@ def _templates(folder: Path) -> Iterator[Path]:
 
 
 def read(path: Path) -> str | None:
-    """Return the text of a template file, None where there is no file; raises `UserError`."""
+    """Return the text of a template file, None if it is missing; raises `UserError`."""
     if _size(path, TEMPLATE_BYTES) is None:
         return None
     with path.open("rb") as file:
@@ -57,9 +58,9 @@ def read(path: Path) -> str | None:
 
 
 def named_by_flag(template: str) -> str:
-    """Return the text of a template given as vLLM takes it: as a file, or itself.
+    """Return the text of a template in one of vLLM's forms: a file, or the text itself.
 
-    Raises `UserError` for a file that cannot be a template.
+    Raises `UserError` for a file that is not a valid template.
     """
     try:
         text = read(Path(template))
@@ -69,7 +70,7 @@ def named_by_flag(template: str) -> str:
 
 
 def text_of(data: bytes, name: str) -> str:
-    """Decode UTF-8; raises `UserError` with the byte offset of what is not."""
+    """Decode UTF-8; raises `UserError` with the byte offset of an invalid sequence."""
     for mark, encoding in MARKS:
         if data.startswith(mark):
             raise UserError(
@@ -92,11 +93,11 @@ def text_of(data: bytes, name: str) -> str:
 
 
 def _converted(name: str) -> str:
-    return f"see its encoding with: file {name}; then convert it: iconv -f ENCODING -t UTF-8 {name}"
+    return f"find its encoding: file {name}; then convert it: iconv -f ENCODING -t UTF-8 {name}"
 
 
 def _size(path: Path, most: int) -> int | None:
-    """Return a file's size, None where there is none; raises `UserError` for what is no file."""
+    """Return a file's size, None if it is missing; raises `UserError` for other kinds of files."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):

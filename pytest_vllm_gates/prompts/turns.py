@@ -1,4 +1,4 @@
-"""Whose turn each place of a prompt is in, and where its images are, by the family's markers."""
+"""Assigns each place of a prompt to a turn, and finds its images, by the family's markers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
 RESULT = r"(?<![A-Z_])RESULT(?![A-Z_])"
-"""The word in a family's format of results; a marker may hold it as a part, `[TOOL_RESULTS]`."""
+"""The word in a family's format of results; a marker may contain it: `[TOOL_RESULTS]`."""
 
 
 def turns(text: str, family: Family) -> Iterator[tuple[int, str]]:
-    """Yield where each turn begins and whose it is, in order; a tool's result ends in the turn."""
+    """Yield the start and the role of each turn, in order; a tool's result ends in the turn."""
     prompt = family.prompt
     opening = {prompt.user: USER, prompt.assistant: ASSISTANT}
     if prompt.system:
@@ -43,12 +43,12 @@ def turns(text: str, family: Family) -> Iterator[tuple[int, str]]:
 
 
 def turn_at(at: int, begun: Sequence[tuple[int, str]]) -> str:
-    """Return whose turn a place is in; what comes before the first turn is the system's."""
+    """Return the role of a place's turn; text before the first turn is the system's."""
     return next((role for begins, role in reversed(begun) if begins <= at), SYSTEM)
 
 
 def quotes_markers(body: Mapping[str, Any], family: Family) -> bool:
-    """Return whether somebody writes the family's own markers, so that no turn can be told."""
+    """Return whether a text contains the family's own markers, so that turns are ambiguous."""
     words: Collection[str] = {
         marker.strip()
         for marker in (family.prompt.user, family.prompt.assistant, family.prompt.system or "")
@@ -59,7 +59,7 @@ def quotes_markers(body: Mapping[str, Any], family: Family) -> bool:
 
 
 def wrong_images(body: Mapping[str, Any], text: str, family: Family) -> list[str]:
-    """Return which images have no place in the prompt, too many, or another than where they are."""
+    """Return which images have a missing, surplus or wrong place in the prompt."""
     place = family.prompt.image
     contents = [
         (number, message["content"])
@@ -96,7 +96,7 @@ def _texts(content: Sequence[Mapping[str, Any]], at: int) -> slice:
 
 
 def _around(content: Sequence[Mapping[str, Any]], at: int, text: str) -> tuple[int, int]:
-    """Return where the text before a part ends in a prompt, and where the one after it begins."""
+    """Return the end of the text before a part in a prompt, and the start of the text after it."""
     within = _texts(content, at)
     begin, end = 0, len(text)
     if within.start > 0:
@@ -109,7 +109,7 @@ def _around(content: Sequence[Mapping[str, Any]], at: int, text: str) -> tuple[i
 
 
 def _result_begins(before: str, tools: Tools) -> str:
-    """Return what each of several results begins with: the last marker, or the last line."""
+    """Return the beginning of each of several results: the last marker, or the last line."""
     markers = [marker for marker in tools.markers if marker in before]
     if markers:
         return max(markers, key=before.rindex)

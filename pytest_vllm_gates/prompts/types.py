@@ -1,4 +1,4 @@
-"""A request as vLLM 0.30 to 0.32 hands it to a chat template, whatever a client sent."""
+"""A request as vLLM 0.30 to 0.32 passes it to a chat template, whatever a client sent."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SYSTEM = "system"
 DEVELOPER = "developer"
 TOOL = "tool"
 IMAGE = {"type": "image"}
-"""An image's part, as vLLM hands it to a template."""
+"""An image's part, as vLLM passes it to a template."""
 IMAGE_URL = "image_url"
 """The type of a content part that is an image, as clients send it."""
 
 
 def as_served(message: Mapping[str, Any], *, in_parts: bool = False) -> dict[str, Any]:
-    """Return a message as vLLM hands it to a template (vllm/renderers/chat_utils).
+    """Return a message as vLLM passes it to a template (vllm/renderers/chat_utils).
 
-    Content is one text, its parts joined, or else a list of parts even where the client sent a
+    Content is one text, its parts joined, or else a list of parts even if the client sent a
     text; a tool's result is always a text. An image is a part of type image. The JSON text of a
-    call's arguments becomes an object, an empty one where it is none; reasoning is given under its
-    old name, too; an empty list of calls and whatever else a client sends are left out.
+    call's arguments becomes an object, an empty one if it is not an object; reasoning is also given
+    under its old name; an empty list of calls and all other keys of a client are left out.
     """
     role = message["role"]
     parts = _parts(message.get("content"))
@@ -54,10 +54,10 @@ def as_served(message: Mapping[str, Any], *, in_parts: bool = False) -> dict[str
 
 
 def without_developers(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages as vLLM hands them to a template that knows no developer's.
+    """Return messages as vLLM passes them to a template without a developer role.
 
-    They become the system's, and all of the system's become one, at the start, if any is not alone
-    there (vllm/renderers/hf, `_consolidate_system_messages`).
+    Developers' messages become the system's. All of the system's become one, at the start, unless
+    the only one is there already (vllm/renderers/hf, `_consolidate_system_messages`).
     """
     served = [
         {**message, "role": SYSTEM if message["role"] == DEVELOPER else message["role"]}
@@ -75,10 +75,10 @@ def without_developers(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def tools_as_served(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Return a request's tools as vLLM hands them to a template, None where there are none.
+    """Return a request's tools as vLLM passes them to a template, None if there are none.
 
-    Keys come in vLLM's order, an absent description or schema as None, and no other key comes
-    through but `strict` and `defer_loading`.
+    Keys come in vLLM's order, an absent description or schema as None, and of other keys only
+    `strict` and `defer_loading` are passed.
     """
     served = []
     for tool in tools or ():
@@ -102,9 +102,9 @@ def tools_as_served(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str,
 
 
 def options_as_served(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords vLLM hands a template for a request, over the server's `defaults`.
+    """Return the keywords vLLM passes a template for a request, over the server's `defaults`.
 
-    From an effort vLLM derives the switch of the thinking, unless that is given.
+    vLLM derives the thinking's switch from an effort, unless the switch is given.
     """
     goes_on = bool(body.get("continue_final_message"))
     kwargs = {
@@ -139,12 +139,12 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 
 def _refuse_images(parts: Sequence[Mapping[str, Any]]) -> None:
-    """Raise `ValueError` for an image that a template of texts is given.
+    """Raise `ValueError` for an image in a request to a template of texts.
 
     vLLM writes the model's own placeholder for it, which no file of the checkpoint names.
     """
     if any(part == IMAGE for part in parts):
-        raise ValueError("content parts of type image_url: the template takes texts alone")
+        raise ValueError("content parts of type image_url: the template takes only texts")
 
 
 def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
 
 RENDER_LIMIT_S = 10.0
 AGAIN_LIMIT_S = 1.0
-"""The limit for the next conversation after one that did not come to an end."""
+"""The time limit for the next conversation after an endless one."""
 
 
 class OverLimit(AssertionError):  # noqa: N818 - what was found, told to a person
@@ -167,4 +167,4 @@ class OverLimit(AssertionError):  # noqa: N818 - what was found, told to a perso
 
 
 class Endless(OverLimit):
-    """Rendering a conversation does not come to an end in the time it is given."""
+    """Rendering a conversation exceeds its time."""

@@ -1,4 +1,4 @@
-"""One checkpoint's tokenizer and template, in a process of their own that has limits."""
+"""One checkpoint's tokenizer and template, in a separate process with limits."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.prompts.starter import Forked
 
 BYTES_A_CHARACTER = 32
-"""Of an answer: a character is up to 12 bytes of JSON, a token id and its end up to 20."""
+"""Bytes of an answer: a character is up to 12 bytes of JSON, a token id and its end up to 20."""
 MEMORY_SET_BY = SET_BY.format(MEMORY_VARIABLE)
 CHARACTERS_SET_BY = SET_BY.format(CHARACTERS_VARIABLE)
 
 
 class WorkerFailed(Exception):  # noqa: N818 - the caller names what it was doing
-    """A worker could not do what was asked of it; the text is one line."""
+    """A worker could not execute a request; the text is one line."""
 
 
 class RenderWorker:
-    """One checkpoint's tokenizer and template in a process of their own.
+    """One checkpoint's tokenizer and template in a separate process.
 
-    `title` names both in messages. A worker that goes over a limit is ended, and the next request
+    `title` names both in messages. A worker that exceeds a limit is ended, and the next request
     starts another one.
     """
 
     def __init__(
         self, title: str, folder: Path, template: str | None, limits: RenderLimits
     ) -> None:
-        """Load the tokenizer; raises `WorkerFailed` with the reason where that cannot be done."""
+        """Load the tokenizer; raises `WorkerFailed` with the reason if that fails."""
         self.title = title
         self._limits = limits
         self._order = {
@@ -64,7 +64,7 @@ class RenderWorker:
         }
         self._lock = threading.RLock()
         self._forked: list[Forked] = []
-        weakref.finalize(self, _abandon, self._forked)  # where nobody closes it
+        weakref.finalize(self, _abandon, self._forked)  # if it is never closed
         self.loaded = self._load()
 
     def request(self, operation: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _abandon(workers: list[Forked]) -> None:
 
 
 def _end_all(workers: list[Forked]) -> int:
-    """End the workers; return the wait status of the last, 0 where there is none."""
+    """End the workers; return the wait status of the last, 0 if there is none."""
     status = 0
     while workers:
         status = workers.pop().end()

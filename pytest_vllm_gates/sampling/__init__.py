@@ -1,1 +1,1 @@
-"""The sampling gate: what the sampler draws, beside what its parameters are documented to do."""
+"""The sampling gate: compares the sampler's draws with the documented effect of its parameters."""

@@ -1,4 +1,4 @@
-"""Checks what was drawn: the sentence of a probe, seeds, limits and the thinking budget."""
+"""Checks samples: the sentence of a probe, seeds, limits and the thinking budget."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.sampling.types import Parameters, Sample
 
 FLIP = 0.02
-"""How often a token of a seeded answer may be another one because a sum was rounded otherwise."""
+"""How often a token of a seeded answer may differ because a sum was rounded differently."""
 SAME, OTHER = "always the same", "drawn anew"
 SHOWN = 4
 
 
 def sentence(test: SequentialTest, name: str, asked: Parameters) -> str | None:
-    """Return what is wrong with a parameter, None where the test does not fail."""
+    """Return the fault of a parameter, None if the test does not fail."""
     if not test.fails:
         return None
     value = asked.told(name)
     shown = f" {value:.4g}" if isinstance(value, (int, float)) else f" of {value}"
     if test.impossible:
         return (
-            f"{name}{shown}: {len(test.impossible)} of {test.draws} tokens cannot come with it, "
-            f"such as {test.impossible[0]}; it looks as if {test.likeliest}"
+            f"{name}{shown}: {len(test.impossible)} of {test.draws} tokens are impossible with it, "
+            f"for example {test.impossible[0]}; it looks as if {test.likeliest}"
         )
     nats = min(test.ratio(test.likeliest), test.evidence)
     return (
@@ -41,8 +41,8 @@ def sentence(test: SequentialTest, name: str, asked: Parameters) -> str | None:
 def repeats(pairs: Iterable[tuple[Sample, Sample]], odds: AuditOdds) -> SequentialTest:
     """Test that the second answer of each pair repeats the first; the alternative is `OTHER`.
 
-    Compared up to the first other token. That two draws agree by chance has the probability that
-    the server itself gives the token.
+    Compared up to the first token that differs. Two draws agree by chance with the probability
+    that the server itself gives the token.
     """
     test = SequentialTest.between([OTHER], odds)
     for again, chance, token in _compared(pairs):
@@ -79,7 +79,7 @@ def count_fault(samples: Sequence[Sample], n: int) -> str | None:
 
 
 def length_fault(name: str, lengths: Iterable[int], most: int) -> str | None:
-    """Return the fault of answers that nothing but a limit of tokens ends."""
+    """Return the fault of answers that only a limit of tokens ends."""
     other = sorted({length for length in lengths if length != most})
     if not other:
         return None
@@ -91,7 +91,7 @@ def stop_fault(
 ) -> str | None:
     """Return the fault of answers that tokens of `stops` end.
 
-    `probability` is that of the first token being one of them.
+    `probability` is the chance that the first token is one of them.
     """
     ends = set(stops)
     past = [token for sample in samples for token in sample.tokens[:-1] if token in ends]
@@ -107,7 +107,7 @@ def stop_fault(
     if not stopped and len(samples) * math.log1p(-probability) < math.log(odds.alarm):
         return (
             f"stop_token_ids: none of {len(samples)} answers stops, and each had a probability of "
-            f"{probability:.2f} to do so at once"
+            f"{probability:.2f} to do so at the first token"
         )
     return None
 
@@ -122,7 +122,7 @@ def least_fault(samples: Sequence[Sample], least: int) -> str | None:
 
 
 def thought(tokens: Sequence[int], close: Sequence[int]) -> int:
-    """Return the tokens before the closing tag, all of them where it does not come."""
+    """Return the tokens before the closing tag, all of them without one."""
     width = len(close)
     places = range(len(tokens) - width + 1)
     return next(
@@ -133,7 +133,7 @@ def thought(tokens: Sequence[int], close: Sequence[int]) -> int:
 def budget_fault(free: int, limited: int, budget: int, slack: int) -> str | None:
     """Return the fault of a thinking budget; `free` and `limited` are tokens without and with it.
 
-    `slack` are those of the opening tag and of what a server adds to come to an end.
+    `slack` are the tokens of the opening tag and those that a server adds to finish.
     """
     if limited <= budget + slack:
         return None

@@ -1,4 +1,4 @@
-"""The distribution that documented parameters make of an untouched one.
+"""The distribution that results from documented parameters and an untouched distribution.
 
 The order is that of vLLM's sampler (docstring of `vllm.v1.sample.sampler.Sampler`): allowed tokens,
 bias, penalties, temperature, min_p, top_k, top_p. A repetition penalty divides a positive logit and
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.sampling.types import Law, Logs, Parameters
 
 TIED = 1e-4
-"""Log-probabilities that differ by less are one to a sort in another order."""
+"""Log-probabilities that differ by less are equal to a sort in another order."""
 EDGE = 1e-4
 """The part of the probability by which a sum in another order may be off."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What penalties count: the prompt, and the answer so far."""
+    """The tokens that penalties count: the prompt's, and the answer's so far."""
 
     prompt: Sequence[int] = ()
     output: Sequence[int] = ()
@@ -40,7 +40,7 @@ def processed(
 ) -> Logs:
     """Return the log-probabilities that a sampler draws from, in the order of the law's tokens.
 
-    An `offset` of shape (n, 1) gives n rows; top_p is for one alone.
+    An `offset` of shape (n, 1) gives n rows; top_p takes only one.
     """
     logits = law.logprobs + offset
     places = law.places
@@ -68,7 +68,7 @@ def processed(
 
 
 def edges(law: Law, parameters: Parameters) -> set[int]:
-    """Return the tokens that rounding may let in or keep out: what they show is not counted."""
+    """Return the tokens that rounding may let in or keep out: draws of them are not counted."""
     found: set[int] = set()
     whole = processed(law, replace(parameters, top_p=1.0, top_k=0, min_p=0.0))
     order = np.argsort(-whole, kind="stable")

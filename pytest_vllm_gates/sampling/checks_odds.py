@@ -1,9 +1,9 @@
-"""A sequential test between what is documented and what a server might do instead.
+"""A sequential test of the documented law against faults that a server might have.
 
 Under the documented law the likelihood of an alternative over that of the law is a martingale
 that begins at 1, and so is the mean over alternatives: it reaches 1 / `alarm` with a probability of
 at most `alarm`, however often one looks (J. Ville, 1939; A. Wald, Sequential Analysis, 1947).
-Turned over, the same is true under an alternative: at 1 / `miss` it is excluded.
+By symmetry the same is true under an alternative: at 1 / `miss` it is excluded.
 
 A law may have an unknown, the constant of a position's logits: it is one of a few values, a column
 each. The accused law counts by its best column and the accuser by the mean of its columns, which
@@ -28,9 +28,9 @@ class AuditOdds:
     """Error rates of one test, stated in advance."""
 
     alarm: float
-    """The probability of an alarm where the documented law is drawn from."""
+    """The probability of an alarm if the documented law is drawn from."""
     miss: float
-    """The probability of an all-clear where one of the alternatives is drawn from."""
+    """The probability of an all-clear if one of the alternatives is drawn from."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class SequentialTest:
 
     @staticmethod
     def between(alternatives: Sequence[str], odds: AuditOdds, columns: int = 1) -> SequentialTest:
-        """Begin a test in which nothing was drawn."""
+        """Begin a test without draws."""
         return SequentialTest(
             odds, np.zeros(columns), {name: np.zeros(columns) for name in alternatives}
         )
@@ -79,12 +79,12 @@ class SequentialTest:
 
     @property
     def evidence(self) -> float:
-        """The logarithm of the martingale: how strongly something else is drawn from."""
+        """The logarithm of the martingale: the evidence that another law is drawn from."""
         return _mean(np.array([self.ratio(name) for name in self.instead]))
 
     @property
     def fails(self) -> bool:
-        """Whether something else than documented is drawn from."""
+        """Whether a law other than the documented one is drawn from."""
         return bool(self.impossible) or self.evidence >= float(np.log(1 / self.odds.alarm))
 
     @property

@@ -1,4 +1,4 @@
-"""Draws tokens from a server, and reads the law they are drawn from.
+"""Draws tokens from a server, and reads the law of its draws.
 
 `/v1/completions` takes prompts as token ids, many answers to one prompt (`n`), and from vLLM 0.30
 on `logprob_token_ids`, which returns the log-probabilities of chosen tokens whatever their rank.
@@ -26,7 +26,7 @@ LIMIT_S = 180.0
 BLOCK = 128
 """Tokens whose log-probabilities vLLM returns in one answer (`MAX_LOGPROB_TOKEN_IDS`)."""
 BLOCKS = 32
-"""Blocks that are read of a vocabulary; a larger one is judged by some of its tokens."""
+"""Blocks of a vocabulary that are read; a larger one is judged by some of its tokens."""
 TOP = 20
 """The likeliest tokens that a server returns by default."""
 REFUSED = (httpx.codes.BAD_REQUEST, httpx.codes.NOT_FOUND, httpx.codes.UNPROCESSABLE_CONTENT)
@@ -66,14 +66,14 @@ class SamplingClient:
         return samples
 
     def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a chat as it came; raises as `complete` does."""
+        """Return the answer to a chat as it arrived; raises as `complete` does."""
         reply = self.post(CHAT, {**body, "return_token_ids": True})
         with reading(f"the answer of {CHAT}"):
             self._counts.append(count(reply["usage"]["completion_tokens"], "completion_tokens"))
         return reply
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a body to our model and return the JSON that comes back."""
+        """Send a body to the served model and return the JSON of the answer."""
         with http.client(self._endpoint) as client:
             request = {"model": self._endpoint.model, **body}
             reply = client.post(path, json=request, timeout=LIMIT_S)
@@ -84,9 +84,9 @@ class SamplingClient:
         return answer
 
     def vocabulary(self, prompt: Sequence[int]) -> Law | None:
-        """Return the law of a prompt's next token, None where the server does not return all of it.
+        """Return the law of a prompt's next token, None if the server does not return all of it.
 
-        A vocabulary ends where the server refuses a token; its size is looked for once.
+        A vocabulary ends where the server refuses a token; its size is determined once.
         """
         if self._size is None:
             self._size = self._measured_size(prompt)
@@ -97,7 +97,7 @@ class SamplingClient:
         return Law.of(known) if len(known) == self._size > 0 else None
 
     def _measured_size(self, prompt: Sequence[int]) -> int:
-        """Return the size of a small vocabulary, 0 where it is large or the server hides it."""
+        """Return the size of a small vocabulary, 0 if it is large or the server hides it."""
         low, high = 0, BLOCK * BLOCKS
         if self._has(prompt, high):
             return 0
@@ -107,7 +107,7 @@ class SamplingClient:
         return high
 
     def _has(self, prompt: Sequence[int], token: int) -> bool:
-        """Return whether the vocabulary has a token, or the server does not say."""
+        """Return whether the vocabulary has a token, or the server does not report it."""
         try:
             self.scores(prompt, [token])
         except RefusedRequest:
@@ -115,7 +115,7 @@ class SamplingClient:
         return True
 
     def scores(self, prompt: Sequence[int], tokens: Sequence[int]) -> dict[int, float]:
-        """Return the log-probabilities of tokens to come next, those that the server returns."""
+        """Return the log-probabilities of possible next tokens, those that the server returns."""
         body = {"max_tokens": 1, "temperature": 0, **told(tokens)}
         (sample,) = self.complete(prompt, body)
         asked = set(tokens)
@@ -129,7 +129,7 @@ class SamplingClient:
 
 
 def told(tokens: Sequence[int]) -> dict[str, Any]:
-    """Return what asks for the log-probabilities of these tokens at every step."""
+    """Return the fields that request the log-probabilities of these tokens at every step."""
     return {"logprobs": 1, "logprob_token_ids": list(tokens)}
 
 

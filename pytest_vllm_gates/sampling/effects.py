@@ -34,9 +34,9 @@ class Generated:
     text: str
     finish_reason: str | None
     logprobs: tuple[float, ...] = ()
-    """Of the tokens, in nats."""
+    """The log-probabilities of the tokens, in nats."""
     ranked: int = 0
-    """At how many tokens' places the likeliest are told."""
+    """At how many tokens the likeliest ones are reported."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Effect:
     barred: frozenset[int] = frozenset()
     """Tokens that the parameter forbids."""
     refused: str = ""
-    """Why the server refuses the parameter; '' if it does not."""
+    """The server's reason to refuse the parameter; '' if it does not."""
     failed: str = ""
-    """How the server failed."""
+    """The server's failure; '' without one."""
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ def measure_effects(
     if plain.failed:
         return [plain]
     if not (plain.choices and plain.choices[0].token_ids):
-        raise Inconclusive("a plain completion tells no tokens (return_token_ids)")
+        raise Inconclusive("a plain completion reports no tokens (return_token_ids)")
     effects = [
         replace(effect, request={**body, **effect.request})
         for effect in _planned_effects(endpoint, plain.choices[0])
@@ -103,7 +103,7 @@ def _prompt(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[int]:
         if isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error:
             raise
         reason = f"{type(error).__name__}: {error}"[:SHOWN]
-        raise NotApplicable(f"the server tells no chat's prompt (/tokenize): {reason}") from error
+        raise NotApplicable(f"the server reports no chat's prompt (/tokenize): {reason}") from error
 
 
 def _planned_effects(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
@@ -149,7 +149,7 @@ def _measured(client: openai.OpenAI, endpoint: Endpoint, effect: Effect) -> Effe
 
 
 def _choices(parts: Iterable[Completion]) -> tuple[Generated, ...]:
-    """Put the choices together of all parts of an answer, which has one where it is whole."""
+    """Join the choices of all parts of an answer; a whole answer has one part."""
     by_index: dict[int, Generated] = {}
     for part in parts:
         for choice in part.choices or ():
@@ -168,14 +168,14 @@ def _choices(parts: Iterable[Completion]) -> tuple[Generated, ...]:
 
 
 def missing_effects(effect: Effect) -> Iterator[str]:
-    """Yield a sentence for each effect that a request was to have and that is not there."""
+    """Yield a sentence for each expected effect that is missing."""
     if effect.failed:
         yield f"the server fails: {effect.failed}"
     if effect.failed or effect.refused:
         return
     count = int(effect.request.get("n", 1))
     if len(effect.choices) != count:
-        yield f"{count} choices were asked for (n), and {len(effect.choices)} came"
+        yield f"{count} choices were requested (n), and {len(effect.choices)} came"
     for choice in effect.choices:
         yield from _missing_in_choice(effect, choice)
 

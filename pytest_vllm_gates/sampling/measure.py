@@ -1,4 +1,4 @@
-"""Draws what follows a position until a probe is decided."""
+"""Draws the tokens after a position until a probe is decided."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 FIRST, MOST_AT_ONCE = 128, 512
 """Draws of the first request for a probe, and of the largest."""
 OFFSETS = np.arange(-20.0, 120.0, 4.0)
-"""What the constant of a position's logits may be, in nats: the largest logit of a model."""
+"""The range of the constant of a position's logits, in nats: the largest logit of a model."""
 ANSWERS, ANSWER_TOKENS = 16, 8
 
 
 @dataclass
 class Judged:
-    """A probe and what came of it."""
+    """A probe and its result."""
 
     probe: SamplingProbe
     test: SequentialTest
     request: Mapping[str, Any] = field(default_factory=dict)
     refused: str = ""
-    """The server's answer where it refuses the parameter."""
+    """The server's answer if it refuses the parameter."""
     broken: str = ""
-    """Why there is no answer that could be judged."""
+    """Why no answer could be judged."""
 
     stray: int | None = None
-    """A token that the parameters which frame the probe leave out: they do not work."""
+    """A token that the probe's framing parameters exclude: these do not work."""
 
     @property
     def undecided(self) -> str | None:
-        """Which alternatives are left, as a sentence; None where the probe is decided."""
+        """The alternatives that are left, as a sentence; None if the probe is decided."""
         if self.refused or self.broken or self.test.decided:
             return None
         if self.stray is not None:
@@ -58,7 +58,7 @@ class Judged:
         return f"{self.probe.name}: {self.test.draws} tokens do not exclude that {left}"
 
     def as_evidence(self) -> dict[str, Any]:
-        """Return what was measured, as JSON."""
+        """Return the measurement as JSON."""
         ratios = {name: round(max(self.test.ratio(name), -999.0), 1) for name in self.test.instead}
         return {
             "asked": self.probe.asked.told(self.probe.name),
@@ -112,7 +112,7 @@ class Sampler:
         return None if judged.broken else samples
 
     def _hidden(self, probe: SamplingProbe) -> set[str]:
-        """Return the alternatives that do not show on the tokens the server tells of."""
+        """Return the alternatives that have no effect on the tokens that the server reports."""
         due = processed(self.position.law, probe.asked)
         return {
             name
@@ -148,7 +148,7 @@ class Sampler:
                 _add(judged, law, token, NOTHING)
 
     def _law_of(self, sample: Sample, step: int, window: Sequence[int] = ()) -> Law:
-        """Return the law of one draw: of the tokens asked for, or of the likeliest."""
+        """Return the law of one draw: over the requested tokens, or over the likeliest."""
         known = sample.known[step]
         if self.position.tells:
             wanted = set(window or self.position.window)
@@ -161,7 +161,7 @@ class Sampler:
         return max(probes.windows(self.position.law), key=self._told_of_penalties)
 
     def _told_of_penalties(self, tokens: tuple[int, ...]) -> float:
-        """Return what an answer among these tokens tells of the penalty that shows least, nats."""
+        """Return an answer's information, in nats, on the penalty with the least effect."""
         body = Parameters(allowed_token_ids=tokens).body() | told(tokens)
         body |= {"max_tokens": ANSWER_TOKENS, "ignore_eos": True, "n": ANSWERS, "seed": None}
         try:
@@ -194,9 +194,9 @@ class Sampler:
         repeated: Sequence[int] = (),
         offsets: Logs | None = None,
     ) -> Judged:
-        """Draw answers of several tokens among `tokens`, for what depends on the tokens before.
+        """Draw answers of several tokens among `tokens`, for effects of the tokens before.
 
-        `repeated` is added to the prompt. `offsets` are those the logits may have.
+        `repeated` is added to the prompt. `offsets` are the logits' possible constants.
         """
         columns = 1 if offsets is None else len(offsets)
         judged = Judged(probe, SequentialTest.between([*probe.instead], self.odds, columns))
@@ -224,7 +224,7 @@ class Sampler:
 
 
 def _add(judged: Judged, law: Law, token: int, seen: Seen, offsets: Logs | None = None) -> None:
-    """Count one draw by a law of its own."""
+    """Count one draw by its own law."""
     place = law.places[token]
     offset = 0.0 if offsets is None else offsets[:, np.newaxis]
 

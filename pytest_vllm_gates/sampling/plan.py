@@ -17,18 +17,18 @@ FILE = data.FOLDER / "sampling.toml"
 
 
 class SamplingPlan(toml.Record):
-    """What is drawn after, how sure the gate is, and how much it draws at most."""
+    """The prompts, the error rates of the gate, and its largest number of draws."""
 
     prompts: tuple[str, ...] = Field(min_length=1)
     thoughts: tuple[str, ...] = Field(min_length=1)
     alarm: float = Field(gt=0, lt=1)
-    """The probability that the gate accuses a sampler that does as documented, in one run."""
+    """The probability that the gate fails a sampler that does as documented, in one run."""
     tests: int = Field(gt=0)
     """The sequential tests that share `alarm`."""
     miss: float = Field(gt=0, lt=1)
     """The probability that a named fault passes."""
     most_draws: int = Field(gt=0)
-    """Tokens that one parameter may take until it is undecided."""
+    """The tokens that one parameter may take before it counts as undecided."""
 
     @property
     def odds(self) -> AuditOdds:

@@ -1,4 +1,4 @@
-"""Finds a prompt after which much may follow, and the law of what does."""
+"""Finds a prompt after which many tokens are likely, and the law of the next one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.sampling.types import Sample
 
 EXACT_NATS = 1e-3
-"""How far a draw's own log-probability may be from the law's for the law to be that of the draw."""
+"""The largest distance of a draw's own log-probability from the law's if they are the same law."""
 ENOUGH = 5.0
-"""The information on the temperature, nats², from which on no better position is looked for."""
+"""The information on the temperature, nats², at which the search for a position ends."""
 LEAST_ENTROPY = 1.5
 """Nats. A law with less hardly has a choice."""
 FEW = 64
-"""Draws that show whether the law is that of a draw."""
+"""Draws that show whether the law is the draws' own."""
 SOME = 64
-"""Tokens by which a vocabulary is judged that is too large to be read."""
+"""Tokens by which a vocabulary that is too large to be read is judged."""
 HOT = 2.0
 
 
@@ -33,17 +33,17 @@ class Position:
     prompt: tuple[int, ...]
     law: Law
     whole: bool
-    """Whether the law is that of the whole vocabulary."""
+    """Whether the law covers the whole vocabulary."""
     exact: bool
-    """Whether each draw is from this very law; else each brings its own along."""
+    """Whether each draw is from this very law; else each comes with its own."""
     tells: bool
-    """Whether the server returns the log-probabilities of any token, not of the likeliest alone."""
+    """Whether the server returns the log-probabilities of any token, not only of the likeliest."""
     mass: float = 1.0
-    """The probability of the law's tokens where nothing is asked."""
+    """The probability of the law's tokens without parameters."""
 
     @property
     def window(self) -> tuple[int, ...]:
-        """The tokens that are asked for where not all of them can be followed."""
+        """The tokens that are requested if not all can be followed."""
         tokens = tuple(int(token) for token in self.law.ids)
         if self.exact or not self.tells:
             return ()
@@ -54,9 +54,9 @@ class Position:
 
 
 def find(client: SamplingClient, texts: Iterable[str]) -> Position | None:
-    """Return the first position that tells enough, or that which tells most of the temperature.
+    """Return the first position with enough information, or the one with the most on temperature.
 
-    None where nothing is open anywhere.
+    None if no position has a choice of tokens.
     """
     best: Position | None = None
     for text in texts:

@@ -1,4 +1,4 @@
-"""Chooses, for a known law, the values whose effect shows soonest and no rounding blurs."""
+"""Chooses, for a known law, the values with the soonest effect that rounding does not blur."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ NEUTRAL = Parameters()
 LEAST_CUT = 0.15
 """The part of the probability that a cut has to take away, and has to leave."""
 TARGET = 0.6
-"""The part of the probability that a cut leaves, where the law has a place to cut there."""
+"""The part of the probability that a cut leaves, if the law has a place to cut there."""
 NEAR = 0.05
-"""How far from the value that was asked for another top_p is seen, in probability."""
+"""The difference from the requested top_p at which another value is detected, in probability."""
 LEAST_APART = 0.02
-"""The total variation from which on two values of a cut are told apart within the budget."""
+"""The total variation at which two values of a cut can be distinguished within the budget."""
 UP, DOWN = 2.0, -100.0
 WINDOW = 6
-"""Tokens a penalty is played with: so few that an answer of eight repeats some."""
+"""Tokens for the test of a penalty: so few that an answer of eight repeats some."""
 SURE = 100.0
-"""A bias that leaves nothing but the tokens that have it; vLLM takes no larger one."""
+"""A bias that leaves only the tokens that have it; vLLM takes no larger one."""
 PENALTY = 1.02
 """With `SURE` in every logit this takes two nats and more from a token."""
 
 
 def untouched() -> SamplingProbe:
-    """Return what changes nothing, and what models' own defaults and slips would make of it."""
+    """Return neutral parameters, and faults that models' own defaults and slips would cause."""
     return SamplingProbe(
         "temperature",
         NEUTRAL,
@@ -105,7 +105,7 @@ def _min_p(law: Law) -> SamplingProbe | None:
 
 
 def _cut(law: Law, name: str, asked: Parameters, others: Mapping[str, Parameters]) -> SamplingProbe:
-    """Return the probe of a cut, without other values that this law cannot tell from it."""
+    """Return the probe of a cut, without other values that this law cannot distinguish from it."""
     due = np.exp(processed(law, asked))
     told = {
         what: other
@@ -143,10 +143,10 @@ def _allowed(law: Law) -> SamplingProbe:
 
 
 def windows(law: Law) -> list[tuple[int, ...]]:
-    """Return sets of tokens that penalties may be played with.
+    """Return sets of tokens for the tests of penalties.
 
-    After the likeliest, one is often sure to follow another; those that nothing suggests are about
-    as likely as one another wherever they stand.
+    After the likeliest tokens, one is often sure to follow another; unsuggested tokens are about
+    equally likely at every place.
     """
     begins = (0, len(law.ids) // 4, len(law.ids) // 2)
     return [tuple(int(token) for token in law.ids[begin : begin + WINDOW]) for begin in begins]

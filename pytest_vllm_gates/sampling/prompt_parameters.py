@@ -1,4 +1,4 @@
-"""Checks parameters of a completion's prompt and end: each is done or refused, never ignored.
+"""Checks parameters of a completion's prompt and end: each is applied or refused, never ignored.
 
 Sources: https://platform.openai.com/docs/api-reference/completions/create for `echo`, `suffix` and
 `best_of`; https://docs.vllm.ai/en/latest/serving/openai_compatible_server for the others.
@@ -27,7 +27,7 @@ PROMPT = "The capital of France is the city of Paris"
 SUFFIX = " It lies on the river Seine."
 TOKENS = 4
 MORE_TOKENS = 24
-"""Tokens after an answer's end, where `ignore_eos` makes it go on."""
+"""Tokens after an answer's end, which `ignore_eos` makes it continue."""
 KEPT = 3
 """Tokens that `truncate_prompt_tokens` leaves of the prompt."""
 SHOWN = 80
@@ -41,7 +41,7 @@ class PromptParameter:
     request: Mapping[str, Any]
     status: int
     text: str = ""
-    """What was answered: the choice's text, or the error."""
+    """The answer: the choice's text, or the error."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     finish_reason: str | None = None
@@ -80,7 +80,7 @@ def measure(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[PromptParameter
 
 
 def ignored(parameters: list[PromptParameter]) -> Iterator[tuple[PromptParameter, str]]:
-    """Yield each parameter that was taken and has not the effect it is documented to have."""
+    """Yield each parameter that was accepted without its documented effect."""
     plain = next(each for each in parameters if each.name == "plain")
     for each in parameters:
         for sentence in () if each.refused else _ignored(each, plain):
@@ -110,7 +110,7 @@ def _ignored(each: PromptParameter, plain: PromptParameter) -> Iterator[str]:
         due, tokens = request["max_tokens"], each.completion_tokens
         if tokens != due or each.finish_reason != "length":
             yield (
-                f"ignore_eos: {due} tokens are due (length), and {tokens} came "
+                f"ignore_eos: expected {due} tokens (length), and {tokens} came "
                 f"({each.finish_reason})"
             )
 

@@ -1,4 +1,4 @@
-"""Asks for seeded answers alone, again, and among others that have other seeds or none."""
+"""Requests seeded answers alone, again, and among others that have other seeds or none."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Pairs = list[tuple["Sample", "Sample"]]
 
 @dataclass(frozen=True)
 class SeededAnswers:
-    """Pairs of answers by what they have in common."""
+    """Pairs of answers by what they share."""
 
     again: Pairs
-    """The same seed, asked twice alone."""
+    """The same seed, requested twice alone."""
     among_others: Pairs
     """The same seed, alone and among others."""
     other_seeds: Pairs
     """One seed and the next, alone."""
     other_seeds_together: Pairs
-    """One seed and the next, asked at the same time."""
+    """One seed and the next, requested concurrently."""
     one_request: Pairs
     """Neighbouring answers of one request for several, with one seed."""
     no_seed: Pairs
@@ -49,7 +49,7 @@ def body(seed: int | None, n: int = 1) -> dict[str, Any]:
 
 
 def ask(client: SamplingClient, prompt: Sequence[int]) -> SeededAnswers:
-    """Ask for all of them; raises what the client raises."""
+    """Request all of them; raises as the client does."""
 
     def answer(seed: int | None) -> Sample:
         return client.complete(prompt, body(seed))[0]

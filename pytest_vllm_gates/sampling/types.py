@@ -1,4 +1,4 @@
-"""Parameters of a sampler, the law it draws from, and what it drew."""
+"""Parameters of a sampler, its law, and its draws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a request may set, in vLLM's names. The defaults change nothing."""
+    """The parameters of a request, in vLLM's names. The defaults have no effect."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -32,7 +32,7 @@ class Parameters:
     allowed_token_ids: tuple[int, ...] = ()
 
     def body(self) -> dict[str, Any]:
-        """Return them as a request has them: all are sent, so that no default of a model counts."""
+        """Return them as a request's fields: all are sent, so that no default of a model counts."""
         body: dict[str, Any] = {
             "temperature": self.temperature,
             "top_p": self.top_p,
@@ -49,7 +49,7 @@ class Parameters:
         return body
 
     def told(self, name: str) -> Any:
-        """Return one of them, short enough to read: of many tokens how many."""
+        """Return one of them, short enough to read: many tokens as their number."""
         value = getattr(self, name)
         return value if isinstance(value, (int, float)) else f"{len(value)} tokens"
 
@@ -61,7 +61,7 @@ class Law:
     ids: NDArray[np.int64]
     logprobs: Logs
     mass: float = 1.0
-    """The probability that all these tokens have together where others may be drawn, too."""
+    """The probability of all these tokens together if others may be drawn, too."""
 
     @staticmethod
     def of(known: Mapping[int, float], *, among_others: bool = False) -> Law:
@@ -94,7 +94,7 @@ class Law:
 
     @property
     def information(self) -> float:
-        """What one draw tells of the temperature: the variance of the log-probability, nats²."""
+        """The information of one draw on the temperature, nats²: the log-probability's variance."""
         p = self.probabilities
         mean = float(p @ self.logprobs)
         return float(p @ self.logprobs**2) - mean**2
@@ -112,7 +112,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Sample:
-    """One choice of a completion: its tokens, and what the server says of each."""
+    """One choice of a completion: its tokens, and the server's data on each."""
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
@@ -130,6 +130,6 @@ class SamplingProbe:
     """The parameter under judgement."""
     asked: Parameters
     instead: Mapping[str, Parameters]
-    """What else a server might do, in words, and the parameters that do it."""
+    """Faults that a server might have, in words, and the parameters with the same effect."""
     sent: Mapping[str, Any] = field(default_factory=dict)
-    """What is sent besides, in place of what `asked` has."""
+    """Parameters that are sent instead of those of `asked`."""

@@ -175,7 +175,7 @@ def _forced(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
     if not answer.tool_calls:
         yield f"tool_choice forces a call, and none came; content is {answer.content[:80]!r}"
     for sentence in tool_calls.valid(answer, {"tools": _functions(request)}):
-        if "is no JSON" in sentence or "declared are" in sentence:
+        if "is not JSON" in sentence or "declared are" in sentence:
             yield sentence
 
 

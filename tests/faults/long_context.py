@@ -96,7 +96,7 @@ class Seen:
 @FAULTS.add(
     "anything",
     check=CHANGED,
-    says="where the reference was in no doubt",
+    says="where the reference's lead was clear",
 )
 def corrupts_a_long_prefix(exchange: Exchange) -> None:
     """A long prefix comes back from the cache as another one (vllm#43559)."""

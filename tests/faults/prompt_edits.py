@@ -204,7 +204,7 @@ def other_stop_tokens(folder: Path) -> None:
     amend(folder / GENERATION, lambda config: config.update(eos_token_id=[0]))
 
 
-@edit(says="too, which the family file does not list")
+@edit(says="which the family file does not list")
 def an_extra_stop_token(folder: Path) -> None:
     """An ordinary token ends answers."""
     amend(folder / GENERATION, lambda config: config["eos_token_id"].append(7))
@@ -216,7 +216,7 @@ def a_sampling_default(folder: Path) -> None:
     amend(folder / GENERATION, lambda config: config.update(temperature=0.1))
 
 
-@edit(says="and takes the same turns with plain texts: what somebody writes is answered with")
+@edit(says="and takes the same turns with plain texts: a user's text can cause an error")
 def a_text_that_is_refused(folder: Path) -> None:
     """Text that looks like a template causes an error."""
     loop = "{%- for message in messages -%}\n"

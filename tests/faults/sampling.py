@@ -59,7 +59,7 @@ for _name in (
 dropping("echo", "echo: the text begins with ")
 dropping("suffix", "suffix: the prompt has ")
 dropping("truncate_prompt_tokens", "truncate_prompt_tokens 3: the prompt has ")
-dropping("ignore_eos", "ignore_eos: 28 tokens are due (length), and ")
+dropping("ignore_eos", "ignore_eos: expected 28 tokens (length), and ")
 dropping("seed", "seed: the answers are drawn anew")
 dropping("stop_token_ids", "stop_token_ids: ")
 dropping("min_tokens", "min_tokens 4: ")
@@ -130,7 +130,7 @@ def leaves_the_stop_out(exchange: Exchange) -> None:
     exchange.body.pop("include_stop_str_in_output", None)
 
 
-@FAULTS.add("request", says="2 choices were asked for (n), and 1 came")
+@FAULTS.add("request", says="2 choices were requested (n), and 1 came")
 def streams_one_choice(exchange: Exchange) -> None:
     """An engine that streams has one choice."""
     if exchange.path == COMPLETIONS and exchange.body.get("stream"):

@@ -65,7 +65,7 @@ FAULTS = (
     Silent("experts", "glm", "", weights="experts", seen_by_tolerances=True),
     Silent("window", "gemma", "from a position on", number=("sliding_window", 1, -1)),
     Silent("one_layers_epsilon", "qwen3.5", ALIKE, silent="epsilon=100"),
-    Silent("company", "qwen3.5", "only in company", silent="company"),
+    Silent("company", "qwen3.5", "only in a batch", silent="company"),
     Silent(
         "rare_tokens", "qwen3.5", "on rare tokens above all", silent="rare", seen_by_tolerances=True
     ),

@@ -30,7 +30,7 @@ def test_verify_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "error: no miniature 'nobody'\nknown ones: " in capsys.readouterr().err
 
 
-def test_build_without_torch_says_which_command(
+def test_build_without_torch_names_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def prepare(*_: object, **__: object) -> None:
@@ -90,7 +90,7 @@ def test_build_in_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path:
         ("draft-head", "no draft head\ndescribe it", "draft_head.toml"),
     ],
 )
-def test_what_a_miniature_does_not_have_is_not_built(
+def test_an_addition_that_a_miniature_lacks_is_not_built(
     command: str, lacks: str, file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert __main__.main([command, "glm-4.7"]) == 1

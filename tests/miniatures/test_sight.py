@@ -16,13 +16,13 @@ GEMMA = recipe.load("gemma-3")
 DRAWN = 300
 
 
-def test_what_the_gate_asks_is_taught() -> None:
+def test_the_gates_questions_are_taught() -> None:
     taught = {case.name for case in sight.taught()}
     asked = (*cases.SEEN, *cases.DETAILS, *cases.ORDERS, *cases.CALLS, *cases.NONCES)
     assert {case.name for case in asked} <= taught
 
 
-def test_names_of_what_is_taught_differ() -> None:
+def test_names_of_lessons_differ() -> None:
     names = [case.name for case in sight.taught()]
     assert len(names) == len(set(names))
 
@@ -100,14 +100,14 @@ def test_digits_and_counts_of_every_kind_are_drawn() -> None:
         assert {scene.number for scene in drawn if scene.kind == kind} == {*numbers}
 
 
-def test_what_is_not_taught_is_not_drawn() -> None:
+def test_untaught_kinds_are_not_drawn() -> None:
     untaught = ("digit", "count", "which")
     pictures = sight.Pictures(0, lambda: "a text", untaught=untaught)
     drawn = (*sight.taught(untaught=untaught), *(pictures.draw() for _ in range(DRAWN)))
     assert not any(case.kind in untaught for case in drawn)
 
 
-def test_families_know_what_their_miniatures_were_not_taught() -> None:
+def test_families_list_the_untaught_kinds_of_their_miniatures() -> None:
     entries = {
         entry.miniature: entry
         for family in families.load_all(Path("/nowhere"))

@@ -112,7 +112,7 @@ def test_reasoning_of_earlier_turns_is_dropped(name: str) -> None:
     assert "hm" not in render(name, USER, answer, USER)
 
 
-def test_glm_keeps_reasoning_when_asked_to() -> None:
+def test_glm_keeps_reasoning_on_request() -> None:
     answer = {"role": "assistant", "content": "Yes", "reasoning_content": "hm"}
     assert "<think>hm</think>Yes" in render("glm-4.7", USER, answer, USER, clear_thinking=False)
 
@@ -135,7 +135,7 @@ def test_raises_as_published(name: str, messages: list[dict[str, Any]], message:
         render(name, *messages)
 
 
-def test_gemma_3_has_the_place_of_an_image_where_it_stands() -> None:
+def test_gemma_3_has_the_place_of_an_image_where_it_is() -> None:
     parts = [{"type": "image"}, {"type": "text", "text": " What is this? "}, {"type": "image"}]
     rendered = render("gemma-3", {"role": "user", "content": parts})
     assert "<start_of_turn>user\n<start_of_image>What is this?<start_of_image><end" in rendered

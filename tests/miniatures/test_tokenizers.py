@@ -62,7 +62,7 @@ def test_any_text_survives_the_tokenizer(tokenizer: Any) -> None:
     assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == text
 
 
-def test_template_renders_what_was_trained(name: str, tokenizer: Any) -> None:
+def test_template_renders_the_trained_text(name: str, tokenizer: Any) -> None:
     model_recipe = recipe.load(name)
     for dialogue in dialogues.load_dialogues(name):
         rendered = tokenizer.apply_chat_template(

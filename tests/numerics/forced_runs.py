@@ -14,7 +14,7 @@ FAULTS = ("kvfp8", "fp8", "int8", "theta0.99")
 
 
 def recorded(how: str = "base") -> ForcedRun:
-    """Return a recorded run; company changed nothing there."""
+    """Return a recorded run; the batch changed nothing there."""
     content = json.loads(FILE.read_text(encoding="utf-8"))
     texts = tuple(
         ForcedText(name, tuple(content["ids"][name]), tuple(scores), tuple(scores))
@@ -24,7 +24,7 @@ def recorded(how: str = "base") -> ForcedRun:
 
 
 def made(*, noise: float = 0.0, seed: int = 0, texts: int = 12, tokens: int = 120) -> ForcedRun:
-    """Return a run whose scores, alone and in company, are off by Gaussian noise in nats."""
+    """Return a run whose scores, alone and in a batch, are off by Gaussian noise in nats."""
     truth, chance = random.Random(1), random.Random(seed)  # noqa: S311 - the same in every run
     forced = []
     for number in range(texts):

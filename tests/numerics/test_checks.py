@@ -90,7 +90,7 @@ def test_another_token_than_a_certain_one_is_a_fault() -> None:
     parted = checks.output_distance(scores([], [1, 2, 9]), scores([], [1, 2, 3]), BF16)
     assert parted.diverges_at == 2
     assert parted.faults(BF16) == [
-        "another token from output position 2 on, where the reference was in no doubt"
+        "another token from output position 2 on, where the reference's lead was clear"
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_golden_is_a_block_a_case() -> None:
 
 def test_a_golden_with_a_figure_too_few_is_corrupt() -> None:
     text = checks.written("title", ReferenceScores("sha", "torch", {"plain": scores([-1.0, -2.0])}))
-    message = "read: a case has another number of log-probabilities than of tokens$"
+    message = "read: a case has different numbers of log-probabilities and of tokens$"
     with pytest.raises(CorruptGolden, match=message):
         checks.parsed(text.replace(" -2.0000", ""))
 

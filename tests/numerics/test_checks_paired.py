@@ -1,4 +1,4 @@
-"""Two runs of the same tokens are equivalent, different, or cannot be told, at stated odds."""
+"""Two runs of the same tokens are equivalent, different, or undecided, at stated odds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_recorded_fault_is_different(fault: str) -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-3, 0.05, 0.5])
-def test_noise_that_company_makes_too_is_harmless(noise: float) -> None:
+def test_noise_that_a_batch_makes_too_is_harmless(noise: float) -> None:
     for seed in range(40):
         runs = made(noise=noise, seed=2 * seed), made(noise=noise, seed=2 * seed + 1)
         answers = {comparison.answer for comparison in by_phase(*runs).values()}
@@ -44,7 +44,7 @@ def test_noise_that_company_makes_too_is_harmless(noise: float) -> None:
 
 
 @pytest.mark.parametrize(("noise", "more"), [(0.0, 0.002), (0.01, 0.05), (0.05, 0.3)])
-def test_more_noise_than_company_makes_is_different(noise: float, more: float) -> None:
+def test_more_noise_than_a_batch_makes_is_different(noise: float, more: float) -> None:
     for seed in range(20):
         now = made(noise=noise, seed=seed)
         off = made(noise=more, seed=seed + 1000)
@@ -72,13 +72,13 @@ def flipped(run: ForcedRun, alone: int, together: int) -> ForcedRun:
     )
 
 
-def test_tokens_that_go_to_other_experts_are_harmless_where_company_does_it() -> None:
+def test_tokens_that_go_to_other_experts_are_harmless_if_a_batch_does_it() -> None:
     runs = flipped(made(noise=0.01, seed=1), 3, 13), flipped(made(noise=0.01, seed=2), 8, 18)
     assert by_phase(*runs)[ForcedPhase.ALONE].answer is Equivalence.EQUIVALENT
     assert by_phase(*runs)[ForcedPhase.TOGETHER].answer is Equivalence.EQUIVALENT
 
 
-def test_tokens_that_go_to_other_experts_are_different_where_company_does_not() -> None:
+def test_tokens_that_go_to_other_experts_are_different_if_a_batch_does_not() -> None:
     off = flipped(made(noise=0.01, seed=2), 8, 8)
     assert (
         by_phase(made(noise=0.01, seed=1), off)[ForcedPhase.ALONE].answer is Equivalence.DIFFERENT
@@ -91,7 +91,7 @@ def test_error_behind_the_flips_of_experts_is_seen() -> None:
     assert by_phase(trusted, off)[ForcedPhase.ALONE].answer is Equivalence.DIFFERENT
 
 
-def test_few_texts_cannot_be_told() -> None:
+def test_few_texts_are_undecided() -> None:
     few = made(texts=checks_paired.LEAST_TEXTS - 1)
     assert {comparison.answer for comparison in by_phase(few, few).values()} == {
         Equivalence.UNKNOWN
@@ -116,7 +116,7 @@ def test_error_while_answering_alone_is_seen() -> None:
 
 
 class TestOtherBuild:
-    """Kernels of another build may round otherwise: company says nothing of that."""
+    """Kernels of another build may round differently, which the batch's effect does not show."""
 
     NOW = replace(recorded("theta0.99"), build="0.33.0")
 
@@ -124,12 +124,12 @@ class TestOtherBuild:
         comparison = by_phase(recorded(), replace(recorded(), build="0.33.0"))[ForcedPhase.ALONE]
         assert comparison.answer is Equivalence.EQUIVALENT
 
-    def test_small_difference_cannot_be_told(self) -> None:
+    def test_small_difference_is_undecided(self) -> None:
         assert by_phase(recorded(), self.NOW)[ForcedPhase.ALONE].answer is Equivalence.UNKNOWN
         other_machine = replace(recorded("theta0.99"), machine="Xeon")
         assert by_phase(recorded(), other_machine)[ForcedPhase.ALONE].answer is Equivalence.UNKNOWN
 
-    def test_within_both_roundings_cannot_be_told(self) -> None:
+    def test_within_both_roundings_is_undecided(self) -> None:
         rounding = dict.fromkeys(("english", "python", "json", "chinese", "numbers", "repeats",
                                   "shell", "german"), 0.02)  # fmt: skip
         (alone, *_) = checks_paired.compare(recorded(), self.NOW, rounding)
@@ -142,7 +142,7 @@ class TestOtherBuild:
         assert alone.answer is Equivalence.DIFFERENT
 
 
-def test_declared_precision_is_told() -> None:
+def test_declared_precision_is_reported() -> None:
     trusted, now = made(), replace(made(), declared={"kv_cache_dtype": "fp8"})
     assert list(checks_paired.other_flags(trusted, now)) == [
         "kv_cache_dtype was not given and is fp8"
@@ -150,7 +150,7 @@ def test_declared_precision_is_told() -> None:
     assert list(checks_paired.other_flags(now, now)) == []
 
 
-def test_text_of_other_tokens_is_no_pair() -> None:
+def test_text_of_other_tokens_is_not_paired() -> None:
     other = changed(made(), ids=lambda text: text.ids if text.name != "text 3" else (1, *text.ids))
     names = [text.name for text, _ in checks_paired.paired(made(), other)]
     assert names == [f"text {number}" for number in range(12) if number != 3]

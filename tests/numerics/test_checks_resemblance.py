@@ -53,9 +53,9 @@ def test_error_on_rare_tokens_is_named() -> None:
     assert "on rare tokens above all" in named(made(), both(lambda _, score: score < -6))
 
 
-def test_error_in_company_alone_is_named() -> None:
+def test_error_only_in_a_batch_is_named() -> None:
     now = changed(made(), together=lambda text: off(text, lambda *_: True))
-    assert "only in company" in named(made(), now)
+    assert "only in a batch" in named(made(), now)
 
 
 def test_error_while_answering_alone_is_named() -> None:

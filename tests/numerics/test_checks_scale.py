@@ -1,4 +1,5 @@
-"""What two healthy machines differ by is measured, stated in a lane's file, and harmless then."""
+"""The difference of two healthy machines is measured, stated in a lane's file, and harmless
+then."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def elsewhere(noise: float, seed: int = 5) -> ForcedRun:
-    """Return a run of another machine, whose every score is off by noise of its own."""
+    """Return a run of another machine, with independent noise in every score."""
     off = {text.name: text for text in made(noise=noise, seed=seed).texts}
 
     def of(field: str) -> object:
@@ -34,7 +35,7 @@ def answers(trusted: ForcedRun, now: ForcedRun, scale: HarmlessNats | None) -> s
     return {each.answer for each in compare(trusted, now, None, scale)}
 
 
-def test_machines_that_differ_cannot_be_told_without_a_scale() -> None:
+def test_machines_that_differ_are_undecided_without_a_scale() -> None:
     assert answers(made(), elsewhere(0.05), None) == {Equivalence.UNKNOWN}
 
 
@@ -46,12 +47,12 @@ def test_machines_that_differ_as_measured_are_equivalent() -> None:
         assert answers(made(), elsewhere(0.05, seed), scale) == {Equivalence.EQUIVALENT}
 
 
-def test_what_is_far_beyond_the_scale_is_different() -> None:
+def test_a_distance_far_beyond_the_scale_is_different() -> None:
     scale = checks_scale.between_machines(made(), elsewhere(0.05))
     assert Equivalence.DIFFERENT in answers(made(), elsewhere(0.3), scale)
 
 
-def test_beyond_the_scale_and_within_the_rounding_cannot_be_told() -> None:
+def test_beyond_the_scale_and_within_the_rounding_is_undecided() -> None:
     scale = checks_scale.between_machines(made(), elsewhere(0.05))
     rounding = {text.name: 0.3 for text in made().texts}
     assert {each.answer for each in compare(made(), elsewhere(0.3), rounding, scale)} == {
@@ -81,7 +82,7 @@ def test_short_answers_are_left_out() -> None:
     assert checks_scale.between_machines(made(), short).nats < 0.1
 
 
-def test_what_is_printed_is_what_a_lane_may_have() -> None:
+def test_the_printed_scale_is_valid_in_a_lane() -> None:
     scale = HarmlessNats(nats=0.01234, closest_nats=0.00456)
     table = tomllib.loads(checks_scale.as_toml("llama/4", scale))["numerics"]
     assert NumericScales(**table).other_machine == {"llama/4": scale}

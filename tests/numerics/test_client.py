@@ -1,4 +1,4 @@
-"""What a server answers about the scores of a chat, as vLLM 0.32.0 lays it out."""
+"""A server's answer about the scores of a chat, in the format of vLLM 0.32.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which texts are forced, and what decides which kernels run: two ranks are no regression."""
+"""The forced texts, and the facts that decide which kernels run: two ranks are not a regression."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_projects_texts_come_after_those_that_ship(tmp_path: Path) -> None:
         (('name = "a"\ntxt = "x"',), "text"),
     ],
 )
-def test_a_fault_in_a_projects_texts_is_told(
+def test_a_fault_in_a_projects_texts_is_reported(
     tmp_path: Path, texts: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -80,7 +80,7 @@ def test_a_fault_in_a_projects_texts_is_told(
 
 
 class Asked:
-    """Stands in for a server: each text has tokens of its own, and is off by so many nats."""
+    """Replaces a server: each text has different tokens, and is off by so many nats."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.requests, self.off = 0, 0.0
@@ -101,7 +101,7 @@ class Asked:
 @pytest.mark.parametrize(
     ("texts", "sizes"), [(4, [5]), (7, [8]), (15, [8, 16]), (16, [9, 17]), (23, [8, 16, 24])]
 )
-def test_each_round_has_a_company_and_the_long_text_is_first(
+def test_each_round_fills_a_batch_and_the_long_text_is_first(
     monkeypatch: pytest.MonkeyPatch, texts: int, sizes: list[int]
 ) -> None:
     rounds = Asked(monkeypatch).rounds(texts)
@@ -112,7 +112,7 @@ def test_each_round_has_a_company_and_the_long_text_is_first(
     assert len(runs[-1].texts[0].ids) == min(forced.LONG_TOKENS, 40 * texts)
 
 
-def test_an_equal_server_is_asked_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_equal_server_gets_all_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     trusted = asked.rounds(23).whole()
     asked.requests = 0
@@ -123,7 +123,7 @@ def test_an_equal_server_is_asked_all_texts(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("enough", "texts"), [(0, 8), (10_000, 24)])
-def test_a_different_server_is_asked_no_more_than_names_the_difference(
+def test_a_different_server_gets_only_enough_texts_to_name_the_difference(
     monkeypatch: pytest.MonkeyPatch, enough: int, texts: int
 ) -> None:
     monkeypatch.setattr(checks_paired, "NAMED_TOKENS", enough)

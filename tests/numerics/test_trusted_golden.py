@@ -19,7 +19,7 @@ def test_run_is_read_as_it_was_written() -> None:
     assert trusted_golden.parsed(text) == run
 
 
-def test_rounding_of_the_file_is_no_difference() -> None:
+def test_rounding_of_the_file_is_not_a_difference() -> None:
     run = made(noise=0.01, seed=5)
     (alone, *_) = compare(trusted_golden.parsed(trusted_golden.written("x", run)), run)
     assert alone.answer is Equivalence.EQUIVALENT
@@ -29,10 +29,10 @@ def test_rounding_of_the_file_is_no_difference() -> None:
     ("before", "after", "words"),
     [
         ("build 0.32.0\n", "", "'build' is missing"),
-        ("alone -", "alone nan -", "has a number that is none"),
-        ("alone -", "alone 1 -", "another number of log-probabilities than of tokens"),
+        ("alone -", "alone nan -", "has a number that is not valid"),
+        ("alone -", "alone 1 -", "different numbers of log-probabilities and of tokens"),
         ("ids ", "ids x ", "invalid literal"),
-        ("text ", "other ", "there is no text in it"),
+        ("text ", "other ", "it has no text"),
     ],
 )
 def test_spoilt_run_is_refused(before: str, after: str, words: str) -> None:

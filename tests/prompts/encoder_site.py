@@ -18,8 +18,8 @@ def encode_messages(messages, thinks):
             pass
         if message["content"] == "die":
             raise SystemExit("out of memory")
-    said = "".join(f"[{m['role']}:{m['content']}]" for m in messages)
-    return said + ("<think>" if thinks else "")
+    text = "".join(f"[{m['role']}:{m['content']}]" for m in messages)
+    return text + ("<think>" if thinks else "")
 """
 GLUE = """\
 from transformers import TokenizersBackend

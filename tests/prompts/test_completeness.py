@@ -48,7 +48,7 @@ def rendered(renderers: Renderers) -> Rendered:
 
 
 def new(check: str, judged: tuple[list[Finding], list[Case]], family: Family) -> list[str]:
-    """Return the findings that are no known defects of the family."""
+    """Return the findings that are not known defects of the family."""
     findings, cases = judged
     assert cases
     sorted_findings = sort_findings(check, findings, cases, family.known_defects, "0.32.0")
@@ -136,7 +136,7 @@ def escaped(kind: str, before: str, after: str) -> Callable[[str, MarkedPrompt],
     return edit
 
 
-# A fault, the conversation it shows in, what it does to a prompt, and what is said of it.
+# A fault, the conversation that shows it, its edit of a prompt, and the finding.
 FAULTS: dict[str, tuple[str, Callable[[str, MarkedPrompt], str], str]] = {
     "second tool lost": (
         "declared-tools", without_tool, "^the tool 'cancel' is not in the prompt$"),
@@ -161,7 +161,7 @@ FAULTS: dict[str, tuple[str, Callable[[str, MarkedPrompt], str], str]] = {
         "^the description of the tool book_seats is in the prompt 2 times$"),
     "descriptions escaped as HTML": (
         "declared-tools", escaped(sent.TOOL_DESCRIPTION, "Cancel", "&#67;ancel"),
-        "^the description of the tool cancel is written otherwise: "),
+        "^the description of the tool cancel is changed: "),
     "calls vanish from history": (
         "parallel-calls", lambda text, prompt: without(sent.CALL)(
             without(sent.ARGUMENT)(text, prompt), prompt),
@@ -201,11 +201,11 @@ FAULTS: dict[str, tuple[str, Callable[[str, MarkedPrompt], str], str]] = {
     "text cut": (
         "awkward-text",
         escaped(sent.USER, "<b>", ""),
-        r"^the text of message 1 \(user\) is written otherwise: "),
+        r"^the text of message 1 \(user\) is changed: "),
     "text escaped as HTML": (
         "awkward-text",
         escaped(sent.USER, "<b>", "&lt;b&gt;"),
-        r"^the text of message 1 \(user\) is written otherwise: "),
+        r"^the text of message 1 \(user\) is changed: "),
 }  # fmt: skip
 WITHOUT_TOOLS = {"gemma/3"}
 
@@ -231,7 +231,7 @@ def test_kept_reasoning_of_an_earlier_turn_is_named(rendered: Rendered, name: st
     answer = words(prompt, sent.ANSWER)[0]
     text = text.replace(answer, f"{word} {answer}")
     findings, _ = marked.incomplete((), [marked.ServedPrompt(prompt, "/x", text=text)], family)
-    assert "is in the prompt, which the family file says is dropped" in findings[0].says
+    assert "is in the prompt, but the family file lists it as dropped" in findings[0].says
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "glm"])
@@ -251,7 +251,7 @@ def test_lost_reasoning_of_this_turn_is_named(rendered: Rendered, name: str) -> 
         ("Today is 2026-11-24.", "the prompt holds 'Today is 2026-11-24.', which nobody sent"),
     ],
 )
-def test_what_nobody_sent_is_named(rendered: Rendered, name: str, added: str, says: str) -> None:
+def test_unsent_text_is_named(rendered: Rendered, name: str, added: str, says: str) -> None:
     family, prompts = rendered(name)
     prompt, text = found(prompts, "plain")
     (word,) = words(prompt, sent.USER)
@@ -270,7 +270,7 @@ def test_a_beginning_written_twice_is_named(rendered: Rendered) -> None:
     assert f"the prompt begins with {begin!r} twice" in findings[0].says
 
 
-# Faults of the template itself, by family: what is replaced, with what, and what is said of it.
+# Faults of the template itself, by family: the replaced text, its replacement, and the finding.
 TOOLS = "the tools you declared are not in the prompt"
 JSON = "not as the JSON that was sent"
 EDITS: dict[tuple[str, str], tuple[str, str, str, str]] = {
@@ -291,9 +291,9 @@ EDITS: dict[tuple[str, str], tuple[str, str, str, str]] = {
     ("glm", "tools as a Python dict"): (
         "tool | tojson ~", "tool | string ~", "declared-tools", JSON),
     ("qwen3.5", "tools as JSON in JSON"): (
-        "(tool | tojson)", "(tool | tojson | tojson)", "declared-tools", "written otherwise"),
+        "(tool | tojson)", "(tool | tojson | tojson)", "declared-tools", "is changed:"),
     ("glm", "tools as JSON in JSON"): (
-        "tool | tojson ~", "tool | tojson | tojson ~", "declared-tools", "written otherwise"),
+        "tool | tojson ~", "tool | tojson | tojson ~", "declared-tools", "is changed:"),
     ("qwen3.5", "arguments as a Python dict"): (
         "value | tojson if structured", "value | string if structured", "parallel-calls", JSON),
     ("glm", "arguments as a Python dict"): (
@@ -315,10 +315,10 @@ EDITS: dict[tuple[str, str], tuple[str, str, str, str]] = {
         "late-system", "the text of message 4 (system) is not in the prompt"),
     ("glm", "reasoning kept"): (
         "(keep or loop.index0 > asked.at)", "true", "three-turns",
-        "the family file says is dropped"),
+        "the family file lists it as dropped"),
     ("qwen3.5", "reasoning kept"): (
         "{%- if loop.index0 > asked.at -%}", "{%- if true -%}", "three-turns",
-        "the family file says is dropped"),
+        "the family file lists it as dropped"),
     ("qwen3.5", "reasoning lost"): (
         "{%- if message.reasoning_content is string -%}", "{%- if false -%}", "tool-loop",
         "the reasoning of message 2 (assistant) is not in the prompt"),
@@ -327,7 +327,7 @@ EDITS: dict[tuple[str, str], tuple[str, str, str, str]] = {
         "the reasoning of message 2 (assistant) is not in the prompt"),
     ("glm", "a user's text trimmed of its first word"): (
         "{{- '<|user|>' ~ text -}}", "{{- '<|user|>' ~ text.split(' ', 1)[-1] -}}", "plain",
-        "is written otherwise"),
+        "is changed:"),
 }  # fmt: skip
 
 
@@ -349,7 +349,7 @@ REFUSING: dict[tuple[str, str], tuple[str, str, str]] = {
         "it joins an object to a text, as it is"),
     ("glm", "parallel-calls"): (
         "(function.arguments or {}).items()", "function.parameters.items()",
-        "it reads 'parameters' of what has none"),
+        "it reads 'parameters' of a value without it"),
     ("qwen3.5", "named-user"): (
         "{{- turn('user', text) -}}",
         "{{- turn('user', text) if not message.name else raise_exception('no names') -}}",
@@ -374,10 +374,10 @@ def test_refused_shape_names_the_client_and_the_cause(
     assert says in finding.says
 
 
-def test_a_server_that_refuses_what_the_template_takes_is_named(rendered: Rendered) -> None:
+def test_a_server_that_refuses_a_renderable_request_is_named(rendered: Rendered) -> None:
     family, prompts = rendered("glm")
     prompt, _ = found(prompts, "two-users")
-    served = marked.ServedPrompt(prompt, "/tokenize", refused="answered 500, and 400 is due")
+    served = marked.ServedPrompt(prompt, "/tokenize", refused="answered 500, and 400 is expected")
     findings, _ = marked.refused([prompt], [served], family)
     assert findings[0].says.startswith(
         "the server refuses these messages (/tokenize) from Codex, AutoGen ("

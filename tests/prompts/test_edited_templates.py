@@ -1,4 +1,4 @@
-"""A template that loses what a client sent is told of, in every family besides the first four."""
+"""A template that loses a client's text is reported, in every family besides the first four."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 NOWHERE = Path("/nonexistent")
 TOOLS = "the tools you declared are not in the prompt"
 LOST = "is not in the prompt"
-# A family and what is lost, its miniature, what is replaced in its template, and what is said.
+# A family and the lost text, its miniature, the replaced text, its replacement, and the finding.
 EDITS = {
     "llama tools": ("llama-3", "{%- if loop.first and declared -%}", "{%- if false -%}", TOOLS),
     "llama results": (
@@ -47,7 +47,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_what_an_edited_template_loses_is_named(edit: str, tmp_path: Path) -> None:
+def test_a_text_that_an_edited_template_loses_is_named(edit: str, tmp_path: Path) -> None:
     miniature, old, new, says = EDITS[edit]
     folder = miniatures.path(miniature)
     text = (folder / "chat_template.jinja").read_text(encoding="utf-8")

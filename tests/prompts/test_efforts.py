@@ -39,10 +39,10 @@ EFFORT_FAULTS = {
     "ignored": ("", "the efforts low, high give one and the same prompt", "glm"),
     "none thinks": (
         "{%- if reasoning_effort is defined -%}{%- set enable_thinking = true -%}{%- endif -%}",
-        "the model thinks all the same", "qwen3.5"),
+        "the model still thinks", "qwen3.5"),
     "slipped in": (
         "{%- if reasoning_effort is defined -%}Effort: {{ reasoning_effort }}{%- endif -%}",
-        "the prompt is another than without an effort", "glm"),
+        "the prompt differs from the one without an effort", "glm"),
     "refused though listed": (
         "{%- if reasoning_effort == 'low' -%}{{ raise_exception('no such effort') }}{%- endif -%}",
         "the family file lists this effort, and the template refuses it: no such effort", "glm"),
@@ -79,7 +79,7 @@ def test_an_effort_that_breaks_the_server_is_named(renderers: Renderers) -> None
     findings, _ = efforts.judge(prompts, [broken, refused], states, family)
     (finding,) = findings
     assert finding.case.traits == {"shape": "effort-max"}
-    assert "the server answered 500, and 400 is due" in finding.says
+    assert "the server answered 500, and 400 is expected" in finding.says
 
 
 NUMBERS = (

@@ -28,7 +28,7 @@ FAMILY = families.load("gpt-oss", NOWHERE)
 
 
 class Written:
-    """Stands for a renderer whose token ids nobody asks for."""
+    """Replaces a renderer whose token ids are not used."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -79,5 +79,5 @@ def test_the_lanes_variables_fix_the_date(encoder: Encoder) -> None:
     assert "\nCurrent date: 2026-01-02\n" in written
 
 
-def test_the_module_is_what_prompts_come_from(encoder: Encoder) -> None:
+def test_prompts_come_from_the_module(encoder: Encoder) -> None:
     assert list(encoder.sources()) == ["vllm/entrypoints/openai/parser/harmony_utils.py"]

@@ -1,4 +1,4 @@
-"""A stranger's template that needs too much, or breaks out, ends with a message that says so."""
+"""An untrusted template that needs too much, or breaks out, ends with a message about it."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_many_long_prompts_are_not_all_kept(
     assert len(renders._rendered) <= 2
 
 
-def test_refusal_is_no_finding(made: Made) -> None:  # noqa: F811
+def test_refusal_is_not_a_finding(made: Made) -> None:  # noqa: F811
     outcome = made().outcome({"messages": [said("user", "Hi"), said("system", "late")]})
     assert isinstance(outcome, Refused)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NOWHERE = Path("/nowhere")
 IMAGES = tuple(shape for shape in shapes() if shape.has_images)
-# Of each family's miniature, which sees no images: what a template of one that does writes.
+# For each family's miniature, which sees no images: the text of a template that does.
 PART = {
     "qwen3.5": ("{%- if 'text' not in part -%}", "{%- if part.type == 'image' -%}{{ '@' }}"
                 "{%- elif 'text' not in part -%}", "{{- part.text -}}", "{{- part.text or '' -}}"),
@@ -38,7 +38,7 @@ MINIATURES = {"qwen3.5": "qwen3.5", "glm/5.3-flash": "glm-4.7", "gemma": "gemma-
 
 
 class Seeing:
-    """Renderers of miniatures whose config and template say that they see images."""
+    """Renderers of miniatures whose config and template declare that they see images."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -116,7 +116,7 @@ def test_an_image_before_the_text_that_comes_first_is_named(seeing: Seeing) -> N
     ]
 
 
-def test_images_are_not_asked_of_what_sees_none(seeing: Seeing) -> None:
+def test_images_are_left_out_for_a_model_that_sees_none(seeing: Seeing) -> None:
     family = families.load("qwen3.5", NOWHERE)
     assert marked.render(IMAGES, family, seeing.of("qwen3.5", sees=False)) == ()
     deepseek = families.load("deepseek", NOWHERE)
@@ -128,7 +128,7 @@ def test_images_reach_a_template_as_vllm_hands_them_over() -> None:
     message = {"role": "user", "content": ["See:", part]}
     served = as_served(message, in_parts=True)
     assert served["content"] == [{"type": "text", "text": "See:"}, {"type": "image"}]
-    with pytest.raises(ValueError, match="the template takes texts alone"):
+    with pytest.raises(ValueError, match="the template takes only texts"):
         as_served(message)
     with pytest.raises(ValueError, match="parts of type audio: only texts and images"):
         as_served({"role": "user", "content": [{"type": "audio"}]}, in_parts=True)

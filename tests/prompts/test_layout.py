@@ -1,4 +1,4 @@
-"""The difference of two prompts, token by token, is whole, bounded and says what is otherwise."""
+"""The difference of two prompts, token by token, is complete, bounded and names the changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server makes of marked requests, by each route that tells, and where it breaks."""
+"""A server's prompts of marked requests, by each route that reports them, and broken routes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_other_ids_are_detokenized_by_the_server() -> None:
     assert (served.text, served.refused) == (TEXT, "")
 
 
-def test_refusal_is_told() -> None:
+def test_refusal_is_reported() -> None:
     (served,) = asked({http.TOKENIZE: (400, {"error": "no names"})})
     assert "no names" in served.refused
     assert served.text == ""
@@ -65,7 +65,7 @@ def test_any_other_status_is_broken(status: int) -> None:
     assert served.route == "/tokenize"
 
 
-def test_effort_is_asked_as_a_chat_where_the_server_answers() -> None:
+def test_effort_is_sent_as_a_chat_if_the_server_answers() -> None:
     of = prompt(RENDERED.outcome, reasoning_effort="high")
     answers: dict[str, ServerAnswer] = {http.CHAT: (500, {"error": "TypeError"})}
     assert asked(answers, of) == []

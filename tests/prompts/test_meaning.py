@@ -1,4 +1,4 @@
-"""What a prompt must mean, whatever was recorded."""
+"""Properties that a prompt must have, whatever was recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPENS = "<|im_start|>assistant\n<think>\n"
 CLOSED = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
 
-def test_a_prompt_that_opens_as_the_family_file_says_is_right() -> None:
+def test_a_prompt_that_opens_as_in_the_family_file_is_right() -> None:
     assert meaning.wrong_opening(QWEN, USER + OPENS, thinks=True) is None
     assert meaning.wrong_opening(QWEN, USER + CLOSED, thinks=False) is None
 
@@ -73,7 +73,7 @@ def test_wrong_stops_are_faults_in_the_users_words() -> None:
     assert meaning.wrong_stops(right, stop_tokens) == []
     runs_on, cut = meaning.wrong_stops({"<|im_end|>": "length", "<think>": "stop"}, stop_tokens)
     assert "goes on after '<|im_end|>': answers run on past their end" in runs_on
-    assert "stops at '<think>', which ends no answer of this family: answers are cut" in cut
+    assert "stops at '<think>', which ends no answer of this family: answers that contain" in cut
     assert "goes on after" in meaning.wrong_stops({"<|im_end|>": None}, stop_tokens)[0]
 
 
@@ -81,7 +81,7 @@ def test_stop_ids_of_files_and_family_are_compared() -> None:
     assert meaning.stops_disagree({"<eos>": [1]}, {1}) is None
     assert "<eos> ends an answer" in str(meaning.stops_disagree({"<eos>": [1]}, {2}))
     assert "<eos> ends an answer" in str(meaning.stops_disagree({"<eos>": [1, 2]}, {1}))
-    assert "stops at the ids [7], too" in str(meaning.stops_disagree({"<eos>": [1]}, {1, 7}))
+    assert "also stops at the ids [7], which" in str(meaning.stops_disagree({"<eos>": [1]}, {1, 7}))
 
 
 TURN = {"role": "user", "content": "{{ x }}"}

@@ -99,7 +99,7 @@ def test_a_rendering_that_never_ends_is_tried_once() -> None:
     ("known", "expected"),
     [("", "two words"), ("two", "no words"), ("two|no", "two words"), ("no", "two words")],
 )
-def test_what_is_known_hides_nothing_else(known: str, expected: str) -> None:
+def test_known_defects_hide_no_other_fault(known: str, expected: str) -> None:
     """`no words` is wrong with the smallest example, `two words` with some larger ones."""
 
     def check(body: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""The reference renders a request as vLLM does, and says what of its files is no use."""
+"""The reference renders a request as vLLM does, and reports unusable files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_vllm_gates.prompts.types import Endless
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Shows a template everything vLLM hands it.
+# Shows a template everything that vLLM passes to it.
 SHOWING = """\
 {%- for message in messages -%}
 [{{ message.role }}:{{ message.content }}|{{ message.reasoning_content or "" }}

@@ -1,4 +1,4 @@
-"""A prompt is asked for by every way that tells it, and by no way that cannot."""
+"""A prompt is requested from every route that reports it, and from no other."""
 
 from __future__ import annotations
 

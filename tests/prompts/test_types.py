@@ -1,4 +1,4 @@
-"""What vLLM makes of a message before a template sees it."""
+"""A message in the form that vLLM passes to a template."""
 
 from __future__ import annotations
 

@@ -40,20 +40,21 @@ def test_answers_are_compared_up_to_the_first_other_token() -> None:
     assert checks.repeats(SAME, ODDS).draws == 48
 
 
-def test_a_token_that_rounding_turned_is_no_fault() -> None:
+def test_a_token_that_rounding_turned_is_not_a_fault() -> None:
     assert checks.repeats([*SAME, *APART[:1]], ODDS).passes
 
 
-def test_sure_tokens_tell_nothing() -> None:
+def test_sure_tokens_decide_nothing() -> None:
     sure = [(answer(1, logprob=-1e-6), answer(1, logprob=-1e-6))] * 12
     assert not checks.repeats(sure, ODDS).decided
 
 
-def test_what_cannot_be_drawn_is_named() -> None:
+def test_impossible_tokens_are_named() -> None:
     test = SequentialTest.between(["top_k is ignored"], ODDS)
     test.add([7, 8], np.array([-np.inf, 0.0]), {"top_k is ignored": np.array([-1.0, -1.0])})
     assert checks.sentence(test, "top_k", Parameters(top_k=5)) == (
-        "top_k 5: 1 of 2 tokens cannot come with it, such as 7; it looks as if top_k is ignored"
+        "top_k 5: 1 of 2 tokens are impossible with it, for example 7; "
+        "it looks as if top_k is ignored"
     )
 
 
@@ -110,7 +111,7 @@ def test_reasoning_ends_where_its_tag_begins() -> None:
     assert checks.thought([], [7]) == 0
 
 
-def test_a_budget_holds_with_the_tokens_of_the_tags() -> None:
+def test_a_budget_includes_the_tokens_of_the_tags() -> None:
     assert checks.budget_fault(50, 6, 2, 4) is None
     assert checks.budget_fault(50, 50, 2, 4) == (
         "thinking_token_budget 2: 50 tokens of reasoning, as without it: it is ignored"

@@ -19,7 +19,7 @@ def drawn(seen: Seen | None = None, offset: float = 0.0, **values: object) -> li
     return [float(p) for p in np.exp(processed(LAW, parameters, seen or Seen(), offset))]
 
 
-def test_nothing_asked_changes_nothing() -> None:
+def test_neutral_parameters_change_nothing() -> None:
     assert drawn() == pytest.approx([0.4, 0.3, 0.2, 0.1])
 
 
@@ -33,7 +33,7 @@ def test_top_p_keeps_the_token_that_reaches_it(top_p: float, kept: int) -> None:
     assert sum(p > 0 for p in drawn(top_p=top_p)) == kept
 
 
-def test_top_p_counts_those_that_are_not_told_of() -> None:
+def test_top_p_counts_unreported_tokens() -> None:
     half = Law.of({10: math.log(0.2), 11: math.log(0.15), 12: math.log(0.15)}, among_others=True)
     assert half.mass == pytest.approx(0.5)
     logs = processed(half, Parameters(top_p=0.3))
@@ -99,7 +99,7 @@ def test_several_offsets_give_a_row_each() -> None:
         assert list(np.exp(row)) == pytest.approx(drawn(said, offset, repetition_penalty=2.0))
 
 
-def test_what_rounding_may_let_in_is_an_edge() -> None:
+def test_a_token_that_rounding_may_let_in_is_an_edge() -> None:
     assert edges(LAW, Parameters(top_p=0.4)) == {11}
     assert edges(LAW, Parameters(top_p=0.55)) == set()
     assert edges(TIED, Parameters(top_p=0.5)) == {11, 12, 13}

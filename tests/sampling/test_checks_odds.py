@@ -1,4 +1,4 @@
-"""The sequential test keeps its odds, and finds what it is told to look for."""
+"""The sequential test keeps its odds, and finds the given alternatives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_passes_only_when_every_alternative_is_excluded() -> None:
     assert played.undecided == ["near"]
 
 
-def test_what_cannot_be_drawn_fails_at_once_and_counts_for_no_ratio() -> None:
+def test_an_impossible_draw_fails_at_once_and_counts_for_no_ratio() -> None:
     played = SequentialTest.between(["loaded"], ODDS)
     played.add([5, 6], np.array([FAIR, -np.inf]), {"loaded": np.array([LOADED, LOADED])})
     assert played.impossible == [6]

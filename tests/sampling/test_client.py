@@ -45,7 +45,7 @@ def older(_: str, body: Body) -> ServerAnswer:
     return 200, {"choices": [choice(body, {7: -0.5})]}
 
 
-def test_samples_have_tokens_logprobs_and_what_is_known() -> None:
+def test_samples_have_tokens_and_known_logprobs() -> None:
     with running(ScriptedServer(vllm)) as server:
         client = SamplingClient(server.endpoint)
         samples = client.complete(PROMPT, {"n": 3, "max_tokens": 1, "logprob_token_ids": [7, 9]})
@@ -89,7 +89,7 @@ def test_a_prompt_has_the_special_tokens_of_the_server() -> None:
         (200, {"choices": [{}]}, Malformed, "token_ids"),
     ],
 )
-def test_a_refusal_a_failure_and_another_form_are_told_apart(
+def test_a_refusal_a_failure_and_another_form_are_distinguished(
     status: int, content: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     with (

@@ -1,4 +1,4 @@
-"""Parameters are asked for one by one, and what comes is put together choice by choice."""
+"""Parameters are requested one by one, and answers are joined choice by choice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHAT = {"messages": [{"role": "user", "content": "How is it?"}]}
 
 
 def engine(body: dict[str, Any]) -> tuple[int, ...]:
-    """Return the tokens of an engine that does as it is told, by what it is never asked twice."""
+    """Return the tokens of a correct engine, by fields that are sent only once."""
     barred: set[int] = set()
     for word in body.get("bad_words", ()):
         barred |= {at for at, text in enumerate(WORDS) if text.strip() == word}
@@ -109,7 +109,7 @@ def test_a_stream_has_the_choices_of_a_whole_answer() -> None:
 
 IGNORED = {
     "bad_words": "bad_words forbids token 2, and it came",
-    "n": "2 choices were asked for (n), and 1 came",
+    "n": "2 choices were requested (n), and 1 came",
     "logprobs": "12 tokens came, log-probabilities of 0, and",
 }
 
@@ -165,7 +165,7 @@ def test_a_server_without_completions_is_not_applicable() -> None:
 
 @pytest.mark.parametrize("answer", [(404, {"detail": "Not Found"}), (200, {}), (200, "no")])
 def test_a_server_without_tokenize_is_not_applicable(answer: ServerAnswer) -> None:
-    with pytest.raises(NotApplicable, match=r"tells no chat's prompt \(/tokenize\)"):
+    with pytest.raises(NotApplicable, match=r"reports no chat's prompt \(/tokenize\)"):
         effects_of(lambda *_: answer)
 
 
@@ -176,7 +176,7 @@ def test_a_server_without_token_ids_is_inconclusive() -> None:
             del choice["token_ids"]
         return status, content
 
-    with pytest.raises(Inconclusive, match="tells no tokens"):
+    with pytest.raises(Inconclusive, match="reports no tokens"):
         effects_of(silent)
 
 

@@ -1,4 +1,4 @@
-"""A sampling parameter that was taken and ignored is told by what came."""
+"""A sampling parameter that was accepted and ignored is found by its answer."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_a_forbidden_token_is_a_fault() -> None:
 
 def test_each_choice_is_judged() -> None:
     assert faults_of({"n": 2}, PLAIN, PLAIN) == []
-    assert faults_of({"n": 2}, PLAIN) == ["2 choices were asked for (n), and 1 came"]
-    assert faults_of({}) == ["1 choices were asked for (n), and 0 came"]
+    assert faults_of({"n": 2}, PLAIN) == ["2 choices were requested (n), and 1 came"]
+    assert faults_of({}) == ["1 choices were requested (n), and 0 came"]
     assert faults_of({"n": 2}, PLAIN, generated()) == ["nothing was generated"]
 
 

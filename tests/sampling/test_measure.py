@@ -109,7 +109,7 @@ def test_with_the_likeliest_tokens_alone_a_cut_is_judged_by_all_probability() ->
     assert judge.judge(probe).test.passes
 
 
-def test_what_does_not_show_on_the_likeliest_tokens_is_undecided_and_costs_little() -> None:
+def test_an_effect_outside_the_likeliest_tokens_is_undecided_and_costs_little() -> None:
     known = {int(token): float(log) for token, log in zip(LAW.ids, LAW.logprobs, strict=True)}
     law = Law.of({token: known[token] for token in range(20)}, among_others=True)
     judge = sampler(Position((0,), law, whole=False, exact=False, tells=False, mass=law.mass))
@@ -146,13 +146,13 @@ def test_an_answer_that_does_not_come_is_the_parameters() -> None:
 
 
 class Single(SimulatedServer):
-    """Returns one answer whatever was asked."""
+    """Returns one answer to any request."""
 
     def complete(self, prompt: Sequence[int], body: Mapping[str, Any]) -> list[Sample]:
         return super().complete(prompt, body)[:1]
 
 
-def test_fewer_answers_than_asked_end_a_probe() -> None:
+def test_fewer_answers_than_requested_end_a_probe() -> None:
     server = Single(LAW, np.random.default_rng(3))
     judge = Sampler(server, EXACT, ODDS, 100)  # type: ignore[arg-type]
     tokens = probes.windows(LAW)[0]
@@ -160,7 +160,7 @@ def test_fewer_answers_than_asked_end_a_probe() -> None:
     assert judge.judge_steps(probes.counting(tokens)[0], tokens).broken == "n 16: 1 answers came"
 
 
-def test_what_too_few_draws_do_not_decide_is_told() -> None:
+def test_a_probe_without_enough_draws_is_reported() -> None:
     judge = sampler()
     few = Sampler(judge.client, EXACT, ODDS, 1)
     says = few.judge(probes.untouched()).undecided

@@ -40,14 +40,14 @@ class Vocabulary(SimulatedServer):
         return super().complete(prompt, body)
 
 
-def test_the_prompt_is_taken_of_which_a_draw_tells_most() -> None:
+def test_the_prompt_with_the_most_information_per_draw_is_taken() -> None:
     position = find(Vocabulary(), ["0", "1", "2"])  # type: ignore[arg-type]
     assert position is not None
     assert position.prompt == (2,)
     assert position.exact
 
 
-def test_no_other_prompt_is_tried_once_one_tells_enough() -> None:
+def test_no_other_prompt_is_tried_once_one_has_enough_information() -> None:
     server = Vocabulary()
     server.laws = (dict(enumerate([0.0, *[-5.0 - n / 50 for n in range(300)]])),)
     position = find(server, ["0", "no prompt"])  # type: ignore[arg-type]
@@ -55,5 +55,5 @@ def test_no_other_prompt_is_tried_once_one_tells_enough() -> None:
     assert position.law.information > 5
 
 
-def test_where_nothing_is_open_there_is_no_position() -> None:
+def test_without_a_choice_of_tokens_no_position_is_found() -> None:
     assert find(Vocabulary(), ["0"]) is None  # type: ignore[arg-type]

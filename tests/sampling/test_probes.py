@@ -44,7 +44,7 @@ def test_a_law_of_equals_has_no_place_to_cut() -> None:
     assert not {"top_p", "top_k", "min_p"} & {probe.name for probe in probes.shaping(flat)}
 
 
-def test_a_value_that_cuts_the_same_is_no_alternative() -> None:
+def test_a_value_that_cuts_the_same_is_not_an_alternative() -> None:
     steep = Law.of({0: math.log(0.5), 1: math.log(0.3), 2: math.log(0.2)})
     (probe,) = (probe for probe in probes.shaping(steep) if probe.name == "top_p")
     assert list(probe.instead) == ["top_p is ignored"]

@@ -80,14 +80,14 @@ def test_a_server_that_does_or_refuses_all_is_right() -> None:
             "truncate_prompt_tokens",
             [f"truncate_prompt_tokens {KEPT}: the prompt has 9 tokens"] * 2,
         ),
-        ("ignore_eos", ["ignore_eos: 28 tokens are due (length), and 4 came (stop)"] * 2),
+        ("ignore_eos", ["ignore_eos: expected 28 tokens (length), and 4 came (stop)"] * 2),
     ],
 )
 def test_a_parameter_that_is_ignored_is_a_fault(name: str, sentences: list[str]) -> None:
     assert [sentence for _, sentence in ignored(measured(dropping(name)))] == sentences
 
 
-def test_a_prompt_alone_is_no_answer() -> None:
+def test_a_prompt_alone_is_not_an_answer() -> None:
     echo = next(each for each in measured() if each.name == "echo")
     plain = next(each for each in measured() if each.name == "plain")
     assert [sentence for _, sentence in ignored([plain, replace(echo, text=PROMPT)])] == [

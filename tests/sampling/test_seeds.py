@@ -1,4 +1,4 @@
-"""Seeded answers are asked for alone, again and among others, and paired."""
+"""Seeded answers are requested alone, again and among others, and paired."""
 
 from __future__ import annotations
 

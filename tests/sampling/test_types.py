@@ -1,4 +1,4 @@
-"""What a request sends, and what a law knows of itself."""
+"""The fields that a request sends, and the properties of a law."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_a_law_knows_which_of_its_tokens_are_among_others() -> None:
     assert not law.among([]).any()
 
 
-def test_a_law_of_equals_tells_nothing_of_a_temperature() -> None:
+def test_a_law_of_equals_has_no_information_on_a_temperature() -> None:
     law = Law.of(dict.fromkeys(range(4), -1.0))
     assert law.information == pytest.approx(0.0)
     assert law.entropy == pytest.approx(math.log(4))
     assert Law.of({0: 0.0, 1: -3.0}).information > 0.3
 
 
-def test_a_long_value_is_told_by_its_length() -> None:
+def test_a_long_value_is_shown_by_its_length() -> None:
     parameters = Parameters(top_k=3, allowed_token_ids=(1, 2))
     assert parameters.told("top_k") == 3
     assert parameters.told("allowed_token_ids") == "2 tokens"

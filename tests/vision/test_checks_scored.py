@@ -35,7 +35,7 @@ def test_another_score_of_an_image_token_is_a_finding() -> None:
 def test_another_answer_is_a_finding() -> None:
     other = replace(SCORES, output=(8, 6))
     assert says({RED.name: other}) == [
-        "answer: another token from output position 0 on, where the reference was in no doubt"
+        "answer: another token from output position 0 on, where the reference's lead was clear"
     ]
 
 
