@@ -140,7 +140,7 @@ def test_the_picture_has_what_was_printed() -> None:
         "",
         "verdict: REJECT",
         "  - " + "long " * 40,
-        "  known defects, standing (-v tells each): qwen3.5: stop 1",
+        "  known defects, seen (-v lists each): qwen3.5: stop 1",
         "--- snapshots",
         "= 1 failed =",
     ]

@@ -1,6 +1,6 @@
 """A run's failures as annotations of GitHub Actions, at the family's or lane's file.
 
-The form is that of the workflow commands `error` and `warning`:
+The form follows the workflow commands `error` and `warning`:
 https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
 
@@ -26,7 +26,7 @@ MESSAGE_CHARACTERS = 4000
 
 
 def lines(document: Mapping[str, Any], project: Path) -> Iterator[str]:
-    """Yield a line for each test that fails or holds; `project` may have the files it is of."""
+    """Yield a line for each failed or undecided test, with its file if `project` has it."""
     lane = document["lane"]["name"]
     for family in document["families"]:
         name = family["name"]
@@ -58,7 +58,7 @@ def _command(level: str, properties: Mapping[str, str], message: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text in which nothing ends the command."""
+    """Return a text, escaped so that nothing in it ends the command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

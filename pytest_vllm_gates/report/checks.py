@@ -27,7 +27,7 @@ MICRO, MILLI = 1e6, 1e3
 
 
 def all_reduce_not_run(why: str) -> dict[str, Any]:
-    """Return the document of an all-reduce that was not tried, and why."""
+    """Return the document of an all-reduce that was not tried, with the reason."""
     return {"state": NOT_RUN, "why": why}
 
 
@@ -80,7 +80,7 @@ def all_reduce_line(result: Ranks) -> str:
 
 
 def all_reduce_lines(result: Ranks) -> Iterator[str]:
-    """Yield what was measured, a line a size."""
+    """Yield the measurements, one line for each size."""
     devices = sorted({str(rank.facts.get("device", "?")) for rank in result.ranks})
     yield f"ranks       {result.world} on {', '.join(devices)}"
     yield f"by          {_how(result)}"
@@ -107,15 +107,15 @@ HEAD = """# Failures that have a name
 
 Made from `pytest_vllm_gates/signatures/*.toml` by `vllm-gates signatures --markdown`; edit those.
 
-A failed boot is shown with its id, its cause and the fix, and so is `vllm-gates explain LOG`. A
-*wrapper* only reports that something else failed, and a *warning* is told beside the answer. Words
-in braces are taken from the log. Signatures of your own go to `signatures/*.toml` beside your
-`pyproject.toml`; one with an id of these replaces it.
+A failed boot and `vllm-gates explain LOG` show the id, the cause and the fix. A *wrapper* only
+reports that something else failed, and a *warning* is shown in addition to the cause. Words in
+braces are taken from the log. Put your own signatures into `signatures/*.toml` beside your
+`pyproject.toml`; a signature with an id from this page replaces it.
 """
 
 
 def signature_lines(classes: Sequence[SignatureClass]) -> list[str]:
-    """Return the list that a person reads in a terminal."""
+    """Return the list for a terminal."""
     width = max((len(identifier) for each in classes for identifier in each.ids), default=0)
     lines: list[str] = []
     for each in classes:
@@ -128,7 +128,7 @@ def signature_lines(classes: Sequence[SignatureClass]) -> list[str]:
 
 
 def signature_document(classes: Sequence[SignatureClass]) -> list[dict[str, Any]]:
-    """Return the signatures with everything their files say."""
+    """Return the signatures with all fields of their files."""
     return [each.model_dump(mode="json") for each in classes]
 
 
@@ -151,7 +151,7 @@ def _section(signature: Signature) -> str:
     ]
     rows += [f"{number}. {fix}" for number, fix in enumerate(signature.text.fixes, start=1)]
     shown = signature.text.shown
-    rows += ["", "First, where the log or the machine asks for it:", ""] if shown else []
+    rows += ["", "If the log or the machine shows that it is needed, first:", ""] if shown else []
     rows += [f"- {each.fix}" for each in shown]
     if signature.patterns:
         rows += ["", "```text", *signature.patterns, "```"]
@@ -162,7 +162,7 @@ def _section(signature: Signature) -> str:
 
 
 def _conditions(signature: Signature) -> list[str]:
-    """Return what must be true around the signature's line, a line for each condition."""
+    """Return the conditions around the signature's line, one line each."""
     when, rules = signature.when, signature.machine
     near = f"a line within {when.within} lines matches"
     lines = [
@@ -188,7 +188,7 @@ def preflight_document(checks: Iterable[Check]) -> list[dict[str, Any]]:
 
 
 def preflight_command(family: Family, checkpoint: Checkpoint, lane: str) -> str:
-    """Return what a person types to see whether a family can boot on a lane."""
+    """Return the command that checks whether a family can boot on a lane."""
     is_listed = checkpoint.name in [listed.name for listed in family.checkpoints]
     name = checkpoint.name if is_listed else checkpoint.source
     words = ["vllm-gates", "preflight", "--model", family.name, "--checkpoint", name]
@@ -196,7 +196,7 @@ def preflight_command(family: Family, checkpoint: Checkpoint, lane: str) -> str:
 
 
 def preflight_lines(checks: Iterable[Check]) -> Iterator[str]:
-    """Yield one line a check, and under one that fails its cause and what to do."""
+    """Yield one line for each check, and for a failed one its cause and its fix."""
     checks = tuple(checks)
     width = max((len(check.name) for check in checks), default=0)
     for check in checks:

@@ -35,7 +35,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclasses.dataclass(frozen=True)
 class ReportFacts:
-    """What a run was about, besides its verdict."""
+    """The facts of a run, besides its verdict."""
 
     command: Sequence[str]
     lane: Lane
@@ -46,16 +46,16 @@ class ReportFacts:
     checkpoints: Mapping[str, Checkpoint]
     boots: Mapping[str, Boot]
     inventory: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What the lane's environment brings; empty where nothing looked into it."""
+    """The contents of the lane's environment; empty if it was not inspected."""
     titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """What each gate says of itself, by its name."""
+    """Each gate's title, by its name."""
     reproduce: Mapping[tuple[str, str, str], str] = dataclasses.field(default_factory=dict)
     """The command that runs a test again, by (family, gate, test)."""
     redactor: Redactor = dataclasses.field(default_factory=Redactor)
 
 
 class RunContext(TypedDict, total=False):
-    """What a run is told besides its own outcomes, as the schema has it."""
+    """Facts for the document besides the run's own outcomes, in the schema's form."""
 
     against: Mapping[str, Any] | None
     bundle: Mapping[str, Any] | None
@@ -69,7 +69,7 @@ class RunContext(TypedDict, total=False):
 def compose(
     facts: ReportFacts, verdict: Verdict, exit_status: int, context: RunContext | None = None
 ) -> dict[str, Any]:
-    """Return the document, without secrets: whatever is made of it has none."""
+    """Return the document, without secrets, so nothing made from it has secrets."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -111,7 +111,7 @@ def compose(
 
 
 def results(document: Mapping[str, Any]) -> list[TestResult]:
-    """Return the results that a document holds."""
+    """Return the results in a document."""
     return [
         TestResult(
             family=family["name"],
@@ -137,7 +137,7 @@ def write(folder: Path, document: Mapping[str, Any]) -> Path:
     """
     path = folder / NAME
     text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
-    # A server can send half a surrogate pair, which no UTF-8 file holds; JSON can spell it.
+    # A server can send half a surrogate pair. UTF-8 cannot encode it, but JSON can escape it.
     text = SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     write_whole(path, f"{text}\n")
     return path

@@ -26,7 +26,7 @@ def machine_document(machine: Machine) -> dict[str, Any]:
 
 
 def bundle_document(bundle: Bundle) -> dict[str, Any]:
-    """Return what a lane's environment brings as JSON; the long lists of names are left out."""
+    """Return the contents of a lane's environment as JSON, without the long lists of names."""
     return {
         "versions": {
             name: bundle.versions[name] for name in MAIN_PACKAGES if name in bundle.versions
@@ -42,7 +42,7 @@ def bundle_document(bundle: Bundle) -> dict[str, Any]:
 
 
 def machine_lines(machine: Machine) -> Iterator[str]:
-    """Yield the machine as a person reads it."""
+    """Yield the machine in readable lines."""
     limits = machine.limits
     yield _line("system", f"{machine.os}, {machine.container or 'bare metal'}")
     yield _line("processor", f"{machine.cpu}, {machine.cores} cores")
@@ -66,7 +66,7 @@ def machine_lines(machine: Machine) -> Iterator[str]:
 
 
 def bundle_lines(lane: str, bundle: Bundle) -> Iterator[str]:
-    """Yield what a lane's environment brings as a person reads it."""
+    """Yield the contents of a lane's environment in readable lines."""
     yield _line("lane", f"{lane}, serves on {bundle.device or 'unknown'}")
     for name in MAIN_PACKAGES:
         if name in bundle.versions:
@@ -91,7 +91,7 @@ def _driver(machine: Machine) -> str:
 def _gpu(gpu: Gpu) -> Iterator[str]:
     yield gpu.name
     if gpu.unified:
-        yield "unified memory: it has none of its own and shares the machine's"
+        yield "unified memory: the GPU shares the machine's memory"
     else:
         yield f"{_gib(gpu.memory_bytes)}, {_gib(gpu.free_bytes)} free"
     yield f"compute capability {gpu.capability or 'unknown'}"
@@ -114,15 +114,15 @@ DEFAULT = "*"
 
 @dataclass(frozen=True)
 class LaneRow:
-    """One lane, and what is known of its environment."""
+    """One lane, and the known facts of its environment."""
 
     name: str
     form: str
     title: str
     default: bool
-    """Whether it is the one a run on this machine takes."""
+    """Whether it is the default lane on this machine."""
     python: Path | None = None
-    """The interpreter of the environment; None where none is made here."""
+    """The interpreter of the environment; None if none exists here."""
     versions: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
 
@@ -133,7 +133,7 @@ class LaneRow:
 
     @property
     def state(self) -> str:
-        """Whether there is an environment."""
+        """Whether the environment exists."""
         if self.problem:
             return "faulty"
         if self.form in ("command", "base_url"):
@@ -156,7 +156,7 @@ def lane_document(row: LaneRow) -> dict[str, Any]:
 
 
 def lane_lines(rows: Sequence[LaneRow]) -> Iterator[str]:
-    """Yield two lines a lane: what it is, and what it brings."""
+    """Yield two lines for each lane: its description and its contents."""
     names = max((len(row.name) for row in rows), default=0)
     for row in rows:
         mark = DEFAULT if row.default else " "
@@ -172,12 +172,12 @@ def lane_lines(rows: Sequence[LaneRow]) -> Iterator[str]:
         if row.python:
             yield f"{indent}{row.python}"
     if any(row.default for row in rows):
-        yield f"{DEFAULT} the lane of a run on this machine that names none"
+        yield f"{DEFAULT} the default lane on this machine"
 
 
 NOT_THERE = "-"
 MOST = 8
-"""So many changes of one axis are listed; the document has them all."""
+"""The most changes of one axis that are listed; the document has all of them."""
 WIDEST = 60
 CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
@@ -195,7 +195,7 @@ def diff_document(diff: BundleDiff) -> dict[str, Any]:
 
 
 def diff_lines(diff: BundleDiff) -> Iterator[str]:
-    """Yield one line a change under the lanes' names, then what is the same and what not known."""
+    """Yield one line for each change, then the equal axes and the unknown ones."""
     rows = [("", "", diff.ours, diff.theirs)]
     for axis in diff.axes:
         changes = [change for change in diff.changed if change.axis == axis]
@@ -213,7 +213,7 @@ def diff_lines(diff: BundleDiff) -> Iterator[str]:
                 value.ljust(width) for value, width in zip(row, widths, strict=True)
             ).rstrip()
     else:
-        known = " that can be known" if diff.unknown else ""
+        known = " that is known" if diff.unknown else ""
         yield f"nothing{known} differs between {diff.ours} and {diff.theirs}"
     if diff.same:
         yield f"same: {', '.join(diff.same)}"

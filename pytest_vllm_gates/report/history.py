@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.history.types import HistoryEntry, Trend
 
-# The head of each figure's column, by what its value is multiplied, and its digits.
+# The head of each figure's column, the factor of its value, and its digits.
 COLUMNS: Mapping[str, tuple[str, float, int]] = {
     "boot_s": ("boot s", 1, 1),
     "output_tokens_per_s": ("tokens/s", 1, 1),
@@ -34,7 +34,7 @@ def document(runs: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
 def lines(
     runs: Sequence[HistoryEntry], trends: Sequence[Trend], family: str | None = None
 ) -> Iterator[str]:
-    """Yield one line a run and family, why it was no PROMOTE, and one line a trend."""
+    """Yield one line for each run and family, its reason if not PROMOTE, and one for each trend."""
     heads = (
         "when (UTC)",
         "promotion",
@@ -60,7 +60,7 @@ def lines(
             yield f"  {run.reasons[0]}" + (f" (and {more} more)" if more else "")
     if trends:
         yield ""
-        yield "the last run against the median of those before it, on the same lane and machine:"
+        yield "the last run against the median of earlier runs on the same lane and machine:"
         yield from _trend_lines(trends)
 
 
@@ -110,7 +110,7 @@ def _trend_lines(trends: Sequence[Trend]) -> Iterator[str]:
 
 
 def _bars(values: Sequence[float]) -> str:
-    """Return values as bars from the least to the most; all in the middle where they are alike."""
+    """Return values as bars from the least to the most; equal values are all in the middle."""
     least, most = min(values), max(values)
     if least == most:
         return BARS[len(BARS) // 2] * len(values)

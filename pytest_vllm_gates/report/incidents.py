@@ -1,4 +1,4 @@
-"""Text and JSON about incidents: those of a run, and the outcome of a replay."""
+"""Text and JSON about incidents: the incidents of a run, and the outcome of a replay."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ RESPONSES = 3
 def document(
     path: Path, incident: Incident, attempts: Sequence[Mapping[str, Any]], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what a replay came to, as verdict.json has it under `repro`.
+    """Return the outcome of a replay, in the form of `repro` in verdict.json.
 
     The answer is the worst of all attempts: one that reproduces is enough. An incident that was not
-    sent again at all is DIFFERENT. Of a request without a recorded answer, the tries are counted
-    in which its expectations are not met.
+    sent again at all is DIFFERENT. For a request without a recorded answer, the tries with unmet
+    expectations are counted.
     """
     answers = [ReplayOutcome(attempt["answer"]) for attempt in attempts]
     worst = next((colour for colour in COLOURS if colour in answers), ReplayOutcome.DIFFERENT)
@@ -54,12 +54,12 @@ def document(
 
 
 def exit_status(replayed: Mapping[str, Any]) -> int:
-    """Return 0 where the incident did not happen again in any way, else 1."""
+    """Return 0 if the incident did not happen again in any way, else 1."""
     return int(replayed["answer"] != ReplayOutcome.NOT_REPRODUCED)
 
 
 def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a replay came to, as (colour, text)."""
+    """Yield the outcome of a replay, as (colour, text)."""
     answer, attempts = ReplayOutcome(replayed["answer"]), replayed["attempts"]
     rate = ""
     if replayed["times"] > 1:
@@ -100,7 +100,7 @@ def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def left_lines(incidents: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield what sends each of a run's incidents again, as (colour, text)."""
+    """Yield the commands that replay a run's incidents, as (colour, text)."""
     for incident in incidents:
         yield "", f"  incident: {incident['gate']}: {incident['command']}"
 

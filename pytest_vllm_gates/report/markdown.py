@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 MOST_BYTES = 1_000_000
-"""GitHub takes 1 MiB a step, and shows nothing of a summary that is longer."""
+"""GitHub accepts 1 MiB for each step, and shows nothing of a longer summary."""
 CELL_CHARACTERS = 300
 TEXT_CHARACTERS = 4_000
 MOST_ROWS = 60
@@ -23,7 +23,7 @@ MARKS = {"PROMOTE": "✅", "REJECT": "❌", "HOLD": "⏸️", "PASS": "✅", "FA
          "MISSING": "⚪", "INCONCLUSIVE": "❔", "KNOWN": "🔶", "WAIVED": "✍️",
          "N/A": "▫️"}  # fmt: skip
 SPECIAL = re.compile(r"^(?=[-+#>=])|(?<=^\d)(?=[.)] )|(?=[\\`*_{}\[\]<>|~@$#])")
-"""Where a backslash has to stand so that nothing in the line means anything."""
+"""The places that need a backslash so that Markdown does not interpret the line."""
 HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     r"\ud800-\udfff]"
@@ -31,9 +31,9 @@ HIDDEN = re.compile(
 
 
 def append_step_summary(document: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """Append the summary to the file that a CI job names; return what is to be told, '' for none.
+    """Append the summary to the file that a CI job names; return a message, '' without a file.
 
-    A file that cannot be written is told, and is no reason to fail.
+    A file that cannot be written is reported, but does not fail the run.
     """
     path = environ.get(VARIABLE)
     if not path:
@@ -46,7 +46,7 @@ def append_step_summary(document: Mapping[str, Any], environ: Mapping[str, str])
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """Return the summary, cut to what GitHub shows."""
+    """Return the summary, cut to the size that GitHub shows."""
     blocks = [
         _head(document),
         _bundle(document.get("bundle"), _lanes(document)),
@@ -80,7 +80,7 @@ def _head(document: Mapping[str, Any]) -> str:
         *(f"- {inline(line)}" for line in _few(document.get("notes") or [])),
     ]
     if commands := document.get("next"):
-        lines += ["", "What would make it PROMOTE:", "", _code("\n".join(_few(commands)))]
+        lines += ["", "To get PROMOTE, run:", "", _code("\n".join(_few(commands)))]
     if rollback := document.get("rollback"):
         lines += ["", f"Go back to {inline(rollback['lane'])}:", "", _code(rollback["command"])]
     return "\n".join([*lines, ""])
@@ -95,11 +95,11 @@ def _lanes(document: Mapping[str, Any]) -> tuple[str, str]:
 def _bundle(bundle: Mapping[str, Any] | None, lanes: tuple[str, str]) -> str:
     if not bundle:
         return ""
-    lines = ["### What changed between the lanes", ""]
+    lines = ["### Changes between the lanes", ""]
     if bundle["warning"]:
         lines += [f"> ⚠️ {inline(bundle['warning'])}", ""]
     if not bundle["changed"]:
-        return "\n".join([*lines, "Nothing that is looked at differs.", ""])
+        return "\n".join([*lines, "No compared value differs.", ""])
     rows = [
         (change["axis"], change["name"], _value(change["ours"]), _value(change["theirs"]))
         for change in bundle["changed"]
@@ -152,7 +152,7 @@ def _family(family: Mapping[str, Any]) -> str:
 
 
 def _failures(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what did not pass, the worst first, those alike as one."""
+    """Yield the tests that did not pass, the worst first; similar ones are joined."""
     for outcome in BAD:
         alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for family in document["families"]:
@@ -186,7 +186,7 @@ def _few(lines: Sequence[str]) -> list[str]:
 
 
 def inline(text: str) -> str:
-    """Return text for a line or a cell: one line of it, and no sign of it means anything."""
+    """Return text for a line or a cell: one line, with all Markdown escaped."""
     one_line = " ".join(_cut(text, CELL_CHARACTERS).split())
     return SPECIAL.sub(r"\\", _visible(one_line)).replace("&", "&amp;")
 
@@ -207,7 +207,7 @@ def _html(text: str) -> str:
 
 
 def _visible(text: str) -> str:
-    """Return text in which what is invisible, or turns text around, is spelled out."""
+    """Return text in which characters that are invisible or reverse text are spelled out."""
     return HIDDEN.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def as_json(model: str, plan: MemoryPlan) -> dict[str, Any]:
-    """Return the plan under names that say their units; what is unknown is null."""
+    """Return the plan with units in its names; unknown values are null."""
     pool, low, high, weights = plan.pool, plan.low, plan.high, plan.weights
     return {
         "model": model,
@@ -80,7 +80,9 @@ def as_text(plan: MemoryPlan) -> str:
 def _cache(plan: MemoryPlan) -> list[str]:
     lines = [f"a token: {plan.kv_bytes_per_token:,} bytes on each device ({plan.kv_cache_dtype})"]
     if plan.state_bytes_per_sequence:
-        lines.append(f"a sequence: {gib(plan.state_bytes_per_sequence)} of states, however long")
+        lines.append(
+            f"a sequence: {gib(plan.state_bytes_per_sequence)} of states, whatever its length"
+        )
     for group, count in Counter(plan.groups).items():
         often = f"{count} groups of" if count > 1 else "a group of"
         lines.append(
@@ -121,7 +123,7 @@ def _answer(plan: MemoryPlan) -> list[str]:
         f"vLLM would print: {plan.pool.tokens:,} tokens, {plan.pool.concurrency:.2f}x at "
         f"{plan.context:,} tokens per request",
         f"at once, with {plan.headroom:.0%} kept free: {plan.largest_concurrency:,}",
-        f"longest context that the cache holds: {plan.largest_context:,} tokens",
+        f"longest context that fits in the cache: {plan.largest_context:,} tokens",
     ]
 
 

@@ -33,7 +33,7 @@ def contexts(plans: Sequence[MemoryPlan]) -> str:
 
 
 def gpus(rows: Sequence[tuple[KnownGpu, int, MemoryPlan | None]]) -> str:
-    """Return one line for each GPU: how many of them are needed, and what they hold."""
+    """Return one line for each GPU: the number needed, and their capacity."""
     lines = [f"{'GPU':14}  {'usable':>10}  {'needed':>6}  {'longest context':>15}  {'at once':>7}"]
     for gpu, count, made in rows:
         usable = gib(gpu.usable_bytes)
@@ -47,11 +47,11 @@ def gpus(rows: Sequence[tuple[KnownGpu, int, MemoryPlan | None]]) -> str:
     contexts_planned = {made.context for _, _, made in rows if made}
     lines += [f"planned for one request of {context:,} tokens" for context in contexts_planned
               if context]  # fmt: skip
-    return "\n".join([*lines, "note: what the runtime takes is an estimate"])
+    return "\n".join([*lines, "note: the runtime's memory is an estimate"])
 
 
 def gpus_json(rows: Sequence[tuple[KnownGpu, int, MemoryPlan | None]]) -> list[dict[str, Any]]:
-    """Return the table under names that say their units."""
+    """Return the table with units in its names."""
     return [
         {
             "gpu": gpu.name,

@@ -17,7 +17,7 @@ CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """Call it with what is going on, as often as you like; `done` ends the line."""
+    """Call it with the current state, as often as you like; `done` ends the line."""
 
     def __init__(self, write: Callable[[str], None], *, terminal: bool) -> None:
         self._write = write
@@ -40,7 +40,7 @@ class Progress:
             self._write(f"{shown(text)[:200]}\n")
 
     def steps(self, what: str) -> Callable[[int, int], None]:
-        """Return a function that shows how many steps of how many are done, and the seconds."""
+        """Return a function that shows the finished steps, their total, and the seconds."""
         begun = time.monotonic()
 
         def show(done: int, total: int) -> None:
@@ -51,12 +51,12 @@ class Progress:
         return show
 
     def print(self, text: str) -> None:
-        """Print text that stays, such as a server's log, above the present state."""
+        """Print text that stays above the current state, for example a server's log."""
         self.done()
         self._write(shown(text))
 
     def done(self) -> None:
-        """Clear the line; what comes next starts afresh."""
+        """Clear the line; the next text starts on it."""
         if self._shown:
             self._write(CLEAR)
         self._shown = False

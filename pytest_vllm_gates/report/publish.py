@@ -25,14 +25,14 @@ def publish(
 ) -> list[str]:
     """Write verdict.json and report.html into `folder`, and a CI job's summary.
 
-    `other` is the other lane's document, where there is one. Returns a message for each file: where
-    it is, or why it could not be written. The document is written first: nothing after it can take
-    it away.
+    `other` is the other lane's document, if there is one. Returns a message for each file: its
+    place, or why it could not be written. The document is written first, so no later failure can
+    lose it.
     """
     from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
 
     messages: list[str] = []
-    # As others will read it: paths and the like are text there.
+    # In the form that others read: paths and other objects are text there.
     plain = json.loads(json.dumps(document, default=str))
     if folder is not None:
         verdict = _written(
@@ -50,7 +50,7 @@ def publish(
 
 
 class Written(NamedTuple):
-    """What came of writing a file: what to print, and why it could not be written, if so."""
+    """The result of writing a file: a message, and the problem if it could not be written."""
 
     message: str
     problem: str = ""
@@ -60,18 +60,20 @@ def _written(kind: str, path: Path, write: Callable[[], Path]) -> Written:
     try:
         return Written(f"{kind}: {write()}")
     except WriteError as error:
-        # A person, or a script, would take it for this run's.
+        # A user or a script would mistake it for this run's file.
         there = os.path.isfile(path)  # noqa: PTH113 - pathlib raises for a name that is too long
-        older = f"\nthe {path.name} that is there is an earlier run's" if there else ""
+        older = f"\nthe existing {path.name} is from an earlier run" if there else ""
         problem = error.strerror or "not written"
         return Written(f"{kind}: {error}{older}", problem)
-    except Exception as error:  # noqa: BLE001 - the verdict is to be printed all the same
+    except Exception as error:  # noqa: BLE001 - the verdict has to be printed nevertheless
         problem = f"{type(error).__name__}: {error}"
-        return Written(f"{kind}: {path} could not be made: {problem}; please report this", problem)
+        return Written(
+            f"{kind}: {path} could not be created: {problem}; please report this", problem
+        )
 
 
 def write_html(folder: Path, document: Mapping[str, Any]) -> Path:
-    """Write report.html beside a verdict.json, with the other lane's where there is one."""
+    """Write report.html beside a verdict.json, with the other lane's document if there is one."""
     from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
 
     return page.write(folder, document, other_lane(folder, document))
@@ -80,7 +82,7 @@ def write_html(folder: Path, document: Mapping[str, Any]) -> Path:
 def add_bisection(folder: Path, section: Mapping[str, Any]) -> Path:
     """Add what a bisection found to the report in `folder`: verdict.json, then report.html.
 
-    Returns the path of the page. Raises `UserError` where there is no report, and `WriteError`.
+    Returns the path of the page. Raises `UserError` if the folder has no report, and `WriteError`.
     """
     document = {**read(folder), "bisection": json.loads(json.dumps(section))}
     documents.write(folder, document)
@@ -88,20 +90,20 @@ def add_bisection(folder: Path, section: Mapping[str, Any]) -> Path:
 
 
 def other_lane(folder: Path, document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the other lane's document; None where there is none, or none that can be read."""
+    """Return the other lane's document; None if there is none, or if it cannot be read."""
     against = document.get("against")
     if not against:
         return None
     try:
         return read(folder / against["document"])
     except UserError:
-        return None  # what is known of it stands in ours
+        return None  # our document has a summary of it
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return a verdict's document, of a file or a folder that holds one.
+    """Return a verdict's document, from a file or its folder.
 
-    Raises `UserError` for what is none, or is of another version.
+    Raises `UserError` for any other file, and for another version.
     """
     import jsonschema  # noqa: PLC0415 - heavy
 
@@ -121,8 +123,8 @@ def read(path: Path) -> dict[str, Any]:
         )
     if type(document.get("version")) is not int or document["version"] != documents.VERSION:
         raise UserError(
-            f"{file}: a verdict of version {document.get('version')!r}, and this "
-            f"pytest-vllm-gates reads version {documents.VERSION}: use the one that wrote it "
+            f"{file}: it is a verdict of version {document.get('version')!r}, but this "
+            f"pytest-vllm-gates reads version {documents.VERSION}: use the release that wrote it "
             f"({document.get('tool')})"
         )
     schema = json.loads(documents.SCHEMA.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """The terminal's summary of a run, and the verdict in words for every kind of report.
 
-The summary has one line a gate, then the verdict with its reasons.
+The summary has one line for each gate, then the verdict with its reasons.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 UNRUN = " did not run"
 """The end of a reason that names a gate that was not selected, or not collected."""
 INTROSPECTION = "\nassert "
-"""The end of the part of a reason that everybody understands: pytest's introspection follows."""
+"""The end of the readable part of a reason: pytest's introspection follows."""
 
 
 def sentence(document: Mapping[str, Any]) -> str:
-    """Return what the verdict means, for the person who decides."""
+    """Return the meaning of the verdict, for the person who decides."""
     promotion, lane = document["promotion"], document["lane"]["name"]
     comparison = document.get("against")
     against = comparison["lane"]["name"] if comparison else ""
@@ -35,8 +35,8 @@ def sentence(document: Mapping[str, Any]) -> str:
         return f"Every gate that applies passed: lane {lane} may go into production.{note}"
     if promotion == "HOLD":
         return (
-            f"No gate failed, but not all of them could speak: lane {lane} is not proven yet, "
-            "so keep what serves now."
+            f"No gate failed, but not every gate could decide: lane {lane} is not proven yet, "
+            "so keep the current deployment."
         )
     kinds = {check["kind"] for check in comparison["checks"]} if comparison else set()
     where = ""
@@ -50,7 +50,7 @@ def sentence(document: Mapping[str, Any]) -> str:
 
 
 def reasons(texts: Iterable[str]) -> list[str]:
-    """Return the reasons in their order, and last which gates did not run: a family's in one."""
+    """Return the reasons in order, and at the end one reason for each family's unrun gates."""
     own: list[str] = []
     unrun: dict[str, list[str]] = {}
     for text in texts:
@@ -91,26 +91,26 @@ NARROW = 60
 INDENT = "    "
 TESTS_WIDTH = len("tests")
 REASON_LINES = 3
-"""Of a gate's reason in the table, where it does not fit beside the outcome."""
+"""The most lines of a gate's reason in the table, if it does not fit beside the outcome."""
 
-# What is said of checks that differ between two lanes, by the kind of difference.
+# The words for checks that differ between two lanes, by the kind of difference.
 KINDS = {
-    "regression": "fail here alone",
+    "regression": "fail only here",
     "both": "fail on both",
-    "mended": "failed there alone",
-    "unequal": "judged unequally",
+    "mended": "failed only there",
+    "unequal": "with different outcomes",
 }
 
 
 def side_by_side(against: Mapping[str, Any], axes: Sequence[str] = ()) -> str:
-    """Return in one line how this lane compares with another; `axes`: in what they differ."""
+    """Return one line that compares this lane with another; `axes` are their differences."""
     kinds = Counter(check["kind"] for check in against["checks"])
     differences = [f"{count} {KINDS[kind]}" for kind in KINDS if (count := kinds[kind])]
     if count := len(against["drift"]):
         differences.append(f"{count} different without a failure")
     axis = f" ({'axis' if len(axes) == 1 else 'axes'}: {', '.join(axes)})" if axes else ""
     found = ", ".join(differences) or "nothing differs"
-    return f"beside lane {against['lane']['name']}{axis}: {found}"
+    return f"compared with lane {against['lane']['name']}{axis}: {found}"
 
 
 def lines(
@@ -118,7 +118,7 @@ def lines(
 ) -> Iterator[tuple[str, str]]:
     """Yield the summary as (colour, text) lines.
 
-    `verbose` tells each known defect that stands, `bends` has long reasons in several lines.
+    `verbose` lists each known defect that was seen, `bends` breaks long reasons into lines.
     """
     width = max(shutil.get_terminal_size().columns, NARROW)
     family_width = max((len(gate.family) for gate in verdict.gates), default=0)
@@ -149,21 +149,21 @@ def lines(
         yield WAIVERS[settled.state], f"  {settled.told}"
     if verbose:
         for standing in verdict.standing:
-            yield "yellow", f"  known defect, standing: {standing}"
+            yield "yellow", f"  known defect, seen: {standing}"
     elif verdict.standing:
-        yield "yellow", f"  known defects, standing (-v tells each): {_counted(verdict.standing)}"
+        yield "yellow", f"  known defects, seen (-v lists each): {_counted(verdict.standing)}"
     for gone in verdict.gone:
-        yield "green", f"  known defect, no longer seen (its entry can go): {gone}"
+        yield "green", f"  known defect, no longer seen (remove its entry): {gone}"
 
 
 def counted(outcomes: Iterable[str]) -> str:
-    """Return how many tests ran, and how many do not apply: "1, 11 n/a"."""
+    """Return the number of tests that ran, and of those that do not apply: "1, 11 n/a"."""
     ran, words = _counts(outcomes)
     return f"{ran}{words.removeprefix('tests').removeprefix('test')}"
 
 
 def _counts(outcomes: Iterable[str]) -> tuple[int, str]:
-    """Return how many tests ran, and what follows the number: "tests", or "test, 11 n/a"."""
+    """Return the number of tests that ran, and the words after it: "tests", "test, 11 n/a"."""
     counts = Counter(outcome == Outcome.NOT_APPLICABLE for outcome in outcomes)
     ran, not_applicable = counts[False], counts[True]
     words = "test" if ran == 1 else "tests"
@@ -171,7 +171,7 @@ def _counts(outcomes: Iterable[str]) -> tuple[int, str]:
 
 
 def _requests(gates: Iterable[GateResult], width: int) -> Iterator[str]:
-    """Yield how many requests each family's gates sent: "qwen3.5: 9 requests: boot 2, tools 7"."""
+    """Yield the requests of each family's gates: "qwen3.5: 9 requests: boot 2, tools 7"."""
     families: dict[str, dict[str, int]] = {}
     for gate in gates:
         if gate.requests:
@@ -183,12 +183,12 @@ def _requests(gates: Iterable[GateResult], width: int) -> Iterator[str]:
 
 
 def _bent(reason: str, width: int) -> list[str]:
-    """Return a reason as lines of their own; its end is in the verdict's reasons."""
+    """Return a reason as separate lines; its end is only in the verdict's reasons."""
     return _wrapped(reason, width, INDENT, INDENT, max_lines=REASON_LINES, placeholder=" …")
 
 
 def _wrapped(text: str, width: int, first: str, others: str, **limits: Any) -> list[str]:
-    """Return a text as lines; what can be pasted, as options and URLs, stays in one piece."""
+    """Return a text as lines; options and URLs are not broken, so they can be pasted."""
     return textwrap.wrap(
         text,
         width,
@@ -201,7 +201,7 @@ def _wrapped(text: str, width: int, first: str, others: str, **limits: Any) -> l
 
 
 def _counted(standing: Sequence[str]) -> str:
-    """Return how many known defects stand in which gates: "qwen3.5: stop 2, tools 1"."""
+    """Return the number of known defects in each gate: "qwen3.5: stop 2, tools 1"."""
     families: dict[str, Counter[str]] = {}
     for defect in standing:
         family, gate, _ = defect.split(": ", 2)

@@ -47,7 +47,7 @@ def test_text_is_a_table_with_trends(capsys: pytest.CaptureFixture[str]) -> None
         "2026-11-03 08:37 PROMOTE cpu against stable 0.32.0 qwen3.5 60.0 896.1 58.9 7.46 "
         "1,315,779 6.01",
         "",
-        "the last run against the median of those before it, on the same lane and machine:",
+        "the last run against the median of earlier runs on the same lane and machine:",
         "qwen3.5 (miniature) on cpu, AMD EPYC, 2 cores",
         "boot s 60.0 +18.8% ▁▂█ 3 runs",
         "TTFT ms 58.9 +0.0% ▅▅▅ 3 runs",

@@ -35,7 +35,7 @@ def test_unified_memory_is_named(
 ) -> None:
     put_in_place(tmp_path / "bin", monkeypatch, "gb10")
     assert main(["inventory"]) == 0
-    assert "NVIDIA GB10, unified memory: it has none of its own" in capsys.readouterr().out
+    assert "NVIDIA GB10, unified memory: the GPU shares" in capsys.readouterr().out
 
 
 def test_json_describes_the_machine(

@@ -42,7 +42,7 @@ def test_requests_that_may_be_others_are_undecided_on_a_shared_server() -> None:
     result = replace(cancel_result(0, 4, 4), others=True)
     assert fault(result)
     assert why_undecided(result, alone=True) is None
-    assert "other clients use this server, and the 4 requests" in str(why_undecided(result, alone=False))
+    assert "use this server, and the 4 requests" in str(why_undecided(result, alone=False))
     assert why_undecided(replace(result, after=0), alone=False) is None
 
 

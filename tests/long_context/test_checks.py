@@ -132,8 +132,8 @@ def test_the_first_answered_rung_is_the_reference() -> None:
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
     [
-        (replace(TOO_LONG, status=200, text="fine"), "answered200, not refused"),
-        (replace(TOO_LONG, status=500, text="boom"), "failed with500, not refused"),
+        (replace(TOO_LONG, status=200, text="fine"), "answered 200, not refused"),
+        (replace(TOO_LONG, status=500, text="boom"), "failed with 500, not refused"),
         (replace(TOO_LONG, status=None, text="ReadError"), "no answer: ReadError"),
         (replace(TOO_LONG, text="no"), "refused without naming the limit of 100: no"),
     ],

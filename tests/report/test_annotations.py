@@ -17,7 +17,7 @@ def document(outcome: str, reason: str) -> dict[str, Any]:
     return {"lane": {"name": "canary"}, "families": [family]}
 
 
-def test_failure_stands_at_the_title_of_the_familys_file(tmp_path: Path) -> None:
+def test_failure_is_annotated_at_the_title_of_the_familys_file(tmp_path: Path) -> None:
     (tmp_path / "families").mkdir()
     (tmp_path / "families" / "gemma.toml").write_text('# ours\n\ntitle = "Gemma"\n')
     assert [*lines(document("FAIL", "50%\nof it"), tmp_path)] == [
@@ -35,7 +35,7 @@ def test_file_of_the_lane_comes_next_and_then_none(tmp_path: Path) -> None:
     assert line.startswith("::error file=lanes/canary.toml,line=1,title=")
 
 
-def test_what_passes_or_is_known_has_none(tmp_path: Path) -> None:
+def test_passed_and_known_tests_have_no_annotation(tmp_path: Path) -> None:
     for outcome in ("PASS", "KNOWN", "N/A", "WAIVED"):
         assert [*lines(document(outcome, ""), tmp_path)] == []
 

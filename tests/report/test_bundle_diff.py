@@ -50,7 +50,7 @@ def test_unknown_axis_is_not_listed_as_same() -> None:
         == "nothing differs between a and b"
     )
     assert next(diff_lines(BundleDiff("a", "b", (), ("flags",), ("machine",)))) == (
-        "nothing that can be known differs between a and b"
+        "nothing that is known differs between a and b"
     )
 
 

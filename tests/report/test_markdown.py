@@ -37,7 +37,7 @@ def test_summary_has_verdict_reasons_and_next_steps() -> None:
     assert "assert not [" not in summary
 
 
-def test_summary_says_why_parts_of_a_bundle_are_unknown() -> None:
+def test_summary_explains_why_parts_of_a_bundle_are_unknown() -> None:
     document = load(REJECT)
     document["bundle"] |= {"unknown": ["flags"], "why": ["stable is a URL"]}
     assert "Not known: flags.\n\n- stable is a URL\n" in markdown.summary(document)
@@ -79,7 +79,7 @@ def test_a_fence_is_longer_than_any_in_the_text() -> None:
     assert "`````text\na ```` b\n`````" in markdown.summary(document)
 
 
-def test_a_huge_document_is_cut_and_says_so() -> None:
+def test_a_huge_document_is_cut_with_a_note() -> None:
     summary = markdown.summary(huge())
     assert len(summary.encode()) < 2**20
     assert summary.endswith("_The rest is in verdict.json and report.html._\n")

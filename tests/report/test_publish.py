@@ -64,7 +64,7 @@ def changed(**changes: Any) -> str:
         ("[" * 100_000, "not valid JSON"),
         ("[1]", "its format is None, not 'pytest-vllm-gates/verdict': name the verdict.json"),
         (changed(format="other"), "its format is 'other'"),
-        (changed(version=2), "a verdict of version 2, and this pytest-vllm-gates reads version 1"),
+        (changed(version=2), "a verdict of version 2, but this pytest-vllm-gates reads version 1"),
         (changed(promotion="MAYBE"), "at $.promotion: 'MAYBE' is not one of"),
         (changed(more=1), "at $: Additional properties are not allowed ('more' was unexpected)"),
     ],

@@ -37,7 +37,7 @@ def test_a_gate_is_one_line_with_its_first_reason(monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_what_does_not_apply_is_not_counted_as_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_that_do_not_apply_are_not_counted_as_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model of text read "vision PASS 12 tests", and eleven of them had not run."""
     monkeypatch.setenv("COLUMNS", "200")
     unseen = [
@@ -128,10 +128,10 @@ def test_known_defects_follow_the_verdict() -> None:
     assert summary[2:] == [
         ("green", "verdict: PROMOTE"),
         ("", "  - all 1 applicable gates passed (1 tests); known defects seen: 1"),
-        ("yellow", "  known defects, standing (-v tells each): qwen3.5: boot 1"),
+        ("yellow", "  known defects, seen (-v lists each): qwen3.5: boot 1"),
         (
             "green",
-            "  known defect, no longer seen (its entry can go): "
+            "  known defect, no longer seen (remove its entry): "
             "qwen3.5: boot: a call is lost (vllm#2)",
         ),
     ]
@@ -150,14 +150,14 @@ def test_known_defects_are_counted_and_listed_when_verbose() -> None:
     verdict = decide(results, {"qwen3.5": ["stop", "tools"], "glm": ["stop"]})
     assert (
         "yellow",
-        "  known defects, standing (-v tells each): qwen3.5: stop 2, tools 1; glm: stop 1",
+        "  known defects, seen (-v lists each): qwen3.5: stop 2, tools 1; glm: stop 1",
     ) in terminal.lines(verdict)
-    verbose = [text for _, text in terminal.lines(verdict, verbose=True) if "standing" in text]
+    verbose = [text for _, text in terminal.lines(verdict, verbose=True) if "defect, seen" in text]
     assert verbose == [
-        "  known defect, standing: qwen3.5: stop: text is lost: all (vllm#1)",
-        "  known defect, standing: qwen3.5: stop: a stop stops nothing",
-        "  known defect, standing: qwen3.5: tools: a call is lost",
-        "  known defect, standing: glm: stop: text is lost: all (vllm#1)",
+        "  known defect, seen: qwen3.5: stop: text is lost: all (vllm#1)",
+        "  known defect, seen: qwen3.5: stop: a stop stops nothing",
+        "  known defect, seen: qwen3.5: tools: a call is lost",
+        "  known defect, seen: glm: stop: text is lost: all (vllm#1)",
     ]
 
 
@@ -199,10 +199,10 @@ def test_two_lanes_are_summed_up_in_a_line() -> None:
         "drift": [{}],
     }
     assert terminal.side_by_side(against) == (
-        "beside lane stable: 2 fail here alone, 1 fail on both, 1 different without a failure"
+        "compared with lane stable: 2 fail only here, 1 fail on both, 1 different without a failure"
     )
     nothing = {"lane": {"name": "stable"}, "checks": [], "drift": []}
-    assert terminal.side_by_side(nothing) == "beside lane stable: nothing differs"
+    assert terminal.side_by_side(nothing) == "compared with lane stable: nothing differs"
     assert terminal.side_by_side(nothing, ["vllm", "feature ngram"]) == (
-        "beside lane stable (axes: vllm, feature ngram): nothing differs"
+        "compared with lane stable (axes: vllm, feature ngram): nothing differs"
     )

@@ -1,4 +1,4 @@
-"""The causes that several checks share: many failures with one cause are one thing to repair."""
+"""The causes that several checks share: many failures with one cause need one repair."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 UNWELL = ("FAIL", "BLOCKED", "INCONCLUSIVE", "MISSING")
 SEVERAL = 2
 MANY = 3
-"""So many checks with one cause make it the headline, where they are half of all at least."""
+"""The least number of checks that makes a cause the headline, if they are half of all checks."""
 HALF = 2
 REASON_CHARACTERS = 400
-"""Of a reason that two checks are compared by."""
+"""The most characters of a reason that are compared."""
 NOT_BOOTED = re.compile(r"^the server did not boot\b[:,;]?\s*", re.IGNORECASE)
 COUNTED = re.compile(r"\s*\(in \d+ of \d+ cases\)")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -34,9 +34,9 @@ class SharedCause:
     says: str
     checks: int
     gates: tuple[str, ...]
-    """`family: gate` of each gate it meets, in the order of the run."""
+    """`family: gate` of each affected gate, in the order of the run."""
     anchor: str
-    """Of the family it is seen in first."""
+    """The anchor of the first affected family."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ class Causes:
     """The shared causes, the most frequent first."""
 
     unwell: int
-    """How many checks did not pass."""
+    """The number of checks that did not pass."""
     shared: tuple[SharedCause, ...]
     left_out: int
 
     @property
     def headline(self) -> SharedCause | None:
-        """The cause of many failures at once, where there is one."""
+        """The cause of many failures at once, or None."""
         most = self.shared[0] if self.shared else None
         return most if most and most.checks >= max(MANY, self.unwell / HALF) else None
 
 
 @dataclass(frozen=True)
 class _Unwell:
-    """One check that did not pass, and why."""
+    """One check that did not pass, and its reason."""
 
     key: str
     says: str
@@ -66,10 +66,10 @@ class _Unwell:
 
 
 def causes(document: Mapping[str, Any], limits: TextLimits) -> Causes:
-    """Return what several checks of a run fail for.
+    """Return the shared causes of a run's failed checks.
 
-    What a server that did not boot blocks has that boot's cause. Two reasons that differ in
-    numbers alone are one cause.
+    Checks that a failed boot blocks have that boot's cause. Two reasons that differ only in
+    numbers are one cause.
     """
     unwell = list(_unwell(document))
     groups: dict[str, list[_Unwell]] = {}
@@ -112,7 +112,7 @@ def _unwell(document: Mapping[str, Any]) -> Iterator[_Unwell]:
 
 
 def _boot_cause(boot: Mapping[str, Any]) -> str:
-    """Return why a server did not boot; '' where it did, or nothing is known of it."""
+    """Return why a server did not boot; '' if it did, or if nothing is known of it."""
     if not boot or boot.get("ok", True):
         return ""
     answer = mapping(mapping(boot.get("explanation")).get("answer"))
@@ -126,5 +126,5 @@ def _first_line(reason: str) -> str:
 
 
 def _key(reason: str) -> str:
-    """Return what two reasons of one cause have in common: their words, whatever the numbers."""
+    """Return the words of a reason without its numbers: reasons of one cause share them."""
     return " ".join(WORDS.findall(NUMBER.sub("#", NOT_BOOTED.sub("", reason)).lower()))

@@ -15,17 +15,17 @@ OURS, THEIRS = "ours", "theirs"
 ROW_HEIGHT = 30
 HEADING_HEIGHT = 18
 MOST_CHARACTERS = 36
-"""Of a name in a drawing."""
+"""The most characters of a name in a drawing."""
 BAR_HEIGHT = 10
 STRIP_HEIGHT = 58
 NEAR_LEFT, NEAR_RIGHT = 8, 92
-"""Percent of the width: beyond these a word in the middle of its place would be cut."""
+"""Percent of the width: outside these, a centered word would be cut."""
 LEAST_WIDTH = 0.4
 
 
 @dataclass(frozen=True)
 class BarRow:
-    """One bar: what it is of, below which it stands, and whose it is."""
+    """One bar: its heading, its name and the side it belongs to."""
 
     of: str
     whose: str
@@ -62,7 +62,7 @@ class Strip:
 def bars(
     rows: Sequence[BarRow], words: Callable[[float], str], *, limit: tuple[float, str] | None = None
 ) -> Drawing | None:
-    """Draw bars from 0 on one scale, with a line where `limit` is; None for no rows."""
+    """Draw bars from 0 on one scale, with a line at `limit`; None for no rows."""
     if not rows:
         return None
     ends = [row.value for row in rows] + ([limit[0]] if limit else [])
@@ -108,7 +108,7 @@ def spans(rows: Sequence[SpanRow], words: Callable[[float], str]) -> Drawing | N
 
 
 def _tops(drawing: Drawing, rows: Sequence[BarRow | SpanRow]) -> list[float]:
-    """Write what each group of rows is of; return where each row begins. Sets the height."""
+    """Write the heading of each group of rows; return each row's place. Sets the height."""
     tops: list[float] = []
     of: str | None = None
     for row in rows:
@@ -131,9 +131,9 @@ def _short(name: str) -> str:
 
 
 def strips(several: Sequence[Strip], words: Callable[[float], str], label: str) -> Drawing | None:
-    """Draw lines over the same seconds, one strip above the other; None where nothing is drawn.
+    """Draw lines over the same seconds, one strip above the other; None if nothing is drawn.
 
-    `label` stands under the axis of time.
+    `label` is the label of the time axis.
     """
     several = [strip for strip in several if any(line.points for line in strip.lines)]
     if not several:
@@ -161,7 +161,7 @@ def strips(several: Sequence[Strip], words: Callable[[float], str], label: str) 
 
 
 def axis(drawing: Drawing, across: Scale, top: float, words: Callable[[float], str]) -> None:
-    """Draw the scale's line, with a word at each round value."""
+    """Draw the scale's line, with a label at each round value."""
     drawing.line(across.left, top, across.right, top, "axis")
     for at in across.ticks(4):
         place = across(at)
@@ -171,7 +171,7 @@ def axis(drawing: Drawing, across: Scale, top: float, words: Callable[[float], s
 
 
 def share(value: float) -> str:
-    """Return a change as a person reads it."""
+    """Return a change in readable form."""
     return f"{value:+.1%}" if value else "0%"
 
 
@@ -184,7 +184,7 @@ def figure(value: float, unit: str = "") -> str:
 
 
 def seconds(value: float) -> str:
-    """Return seconds as a person reads them."""
+    """Return seconds in readable form."""
     return figure(value, "s") if value else "0 s"
 
 
@@ -194,5 +194,5 @@ def plain(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    """Return a share of one as percent."""
+    """Return a share (0 to 1) as percent."""
     return f"{value:.3g}" if abs(value) < 1e-3 and value else f"{value:.1%}"  # noqa: PLR2004

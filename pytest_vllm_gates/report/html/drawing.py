@@ -36,11 +36,11 @@ class Mark:
 
 @dataclass
 class Drawing:
-    """Marks, and the same in words for those who do not see them."""
+    """Marks, and a description in words for screen readers."""
 
     height: float
     says: str
-    """What a screen reader says in place of the drawing."""
+    """The text that a screen reader reads instead of the drawing."""
     marks: list[Mark] = field(default_factory=list)
 
     def rect(self, x: float, y: float, width: float, height: float, style: str) -> None:
@@ -56,7 +56,7 @@ class Drawing:
         self.marks.append(Mark("dot", pct(x), y, radius, style=style))
 
     def path(self, y: float, height: float, places: str, style: str) -> None:
-        """Add a line through many places of a box as wide as the drawing."""
+        """Add a line through many places of a box with the drawing's width."""
         self.marks.append(Mark("path", 0.0, y, 100.0, height, style, places))
 
     def text(self, x: float, y: float, text: str, style: str = "", anchor: str = "start") -> None:
@@ -66,7 +66,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Scale:
-    """Where values stand, in percent between two margins."""
+    """The places of values, in percent between two margins."""
 
     low: float
     high: float
@@ -88,7 +88,7 @@ class Scale:
 
 
 def scale(values: Sequence[float], *, zero: bool = False) -> Scale:
-    """Return a scale on which all values have room; with `zero` it holds 0."""
+    """Return a scale that includes all values, and 0 with `zero`."""
     every = [*values, *([0.0] if zero else [])]
     low, high = min(every), max(every)
     if low == high:
@@ -104,26 +104,26 @@ def round_step(rough: float) -> float:
 
 
 def pct(value: float) -> float:
-    """Return a place as it is written."""
+    """Return a place as text."""
     return round(value, 2)
 
 
 T = TypeVar("T")
 CONTROL_PICTURES = 0x2400
 UNSAFE = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Cn")
-AS_IT_IS = "\n\t\u200d"  # what holds lines, and an emoji, together
+AS_IT_IS = "\n\t\u200d"  # line breaks, tabs, and the joiner within emoji
 TAIL_SHARE = 4
 LEAST = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class TextLimits:
-    """The most that is shown: of a text in characters, of lists in entries."""
+    """The most that is shown: characters of a text, entries of a list."""
 
     text: int = 6000
     """Characters of a reason, an excerpt, a piece of evidence."""
     line: int = 400
-    """Characters of what stands in a cell or a heading."""
+    """Characters of a cell or a heading."""
     items: int = 200
     """Rows of a table, entries of a list."""
     failures: int = 120
@@ -134,7 +134,7 @@ class TextLimits:
     """Marks of a drawing."""
 
     def halved(self) -> TextLimits:
-        """Return half of it all; what is least stays, so that something is always said."""
+        """Return half of each limit; the least limits stay, so that something is always shown."""
         values = dataclasses.asdict(self)
         return TextLimits(**{name: max(LEAST, value // 2) for name, value in values.items()})
 
@@ -144,16 +144,16 @@ class TextLimits:
 
     @property
     def least(self) -> bool:
-        """Whether there is no less."""
+        """Whether the limits cannot become smaller."""
         return self.halved() == self
 
 
 def clean(text: str) -> str:
-    """Return text in which nothing hides: what is invisible or turns text around is spelled out.
+    """Return text in which characters that are invisible or reverse text are spelled out.
 
-    NUL and its like become their pictures, lone surrogates and bidirectional controls their
-    code points, so that any file and any terminal can hold it and nothing reads otherwise than it
-    is.
+    Control characters become their pictures, lone surrogates and bidirectional controls become
+    their code points, so that every file and terminal can show the text, and nothing misleads the
+    reader.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -161,7 +161,7 @@ def clean(text: str) -> str:
 
 
 class _Cleaned(dict[int, str]):
-    """Each character as it is shown, worked out when it is first seen."""
+    """Each character's shown form, computed when it first occurs."""
 
     def __missing__(self, code: int) -> str:
         """Return the character's text."""
@@ -181,7 +181,7 @@ def _clean(character: str) -> str:
 
 
 def cut(value: object, most: int) -> str:
-    """Return text of so many characters at most: its beginning, its end, and what was left out."""
+    """Return at most `limit` characters of a text: its beginning, its end, and a note between."""
     text = value if isinstance(value, str) else str(value)
     if len(text) <= most:
         return text
@@ -192,30 +192,30 @@ def cut(value: object, most: int) -> str:
 
 
 def first(items: Iterable[T], most: int) -> tuple[list[T], int]:
-    """Return the first of what was found, and how many were left out."""
+    """Return the first entries, and how many were left out."""
     listed = list(items)
     return listed[:most], max(0, len(listed) - most)
 
 
 def spread(items: Sequence[T], most: int) -> list[T]:
-    """Return so many at most, evenly taken from the first to the last."""
+    """Return at most `limit` entries, taken evenly from the first to the last."""
     if len(items) <= most:
         return list(items)
     return [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return evidence that should be a table, empty where it is none."""
+    """Return evidence that should be a table; empty if it is not one."""
     return value if isinstance(value, dict) else {}
 
 
 def listing(value: Any) -> list[Any]:
-    """Return evidence that should be a list, empty where it is none."""
+    """Return evidence that should be a list; empty if it is not one."""
     return value if isinstance(value, list) else []
 
 
 def number(value: Any) -> float | None:
-    """Return a figure; None for what is none, infinity and NaN among them."""
+    """Return a figure; None for anything else, also for infinity and NaN."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < 1e18 else None  # noqa: PLR2004 - NaN compares so, too

@@ -1,4 +1,4 @@
-"""One test, or tests that came to the same, with everything that they recorded."""
+"""One test, or tests with the same result, with everything that they recorded."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 SHOWN_ELSEWHERE = frozenset({"known_defects", "known_defects_gone"})
 ONE_LINE = 100
 TIMED = re.compile(r"arrive|hang|stops?_while|stall|latenc|late\b|slow|freeze|timely")
-"""Of the names of tests that judge time: for the others a time line explains nothing."""
+"""Parts of the names of tests that judge time: only for these a time line is useful."""
 
 
 @dataclass(frozen=True)
 class OtherTest:
-    """Another test of the same outcome and reason."""
+    """Another test with the same outcome and reason."""
 
     name: str
     reproduce: str
@@ -40,7 +40,7 @@ class OtherTest:
 
 @dataclass
 class TestGroup:
-    """Tests of one gate that came to the same, with what was seen."""
+    """Tests of one gate with the same result, and their evidence."""
 
     anchor: str
     title: str
@@ -53,14 +53,14 @@ class TestGroup:
     duration_s: float
     reproduce: str = ""
     lines: list[tuple[str, str]] = field(default_factory=list)
-    """The rest of the reason, and what each line of it is."""
+    """The other lines of the reason, each with its kind."""
     diff: prompts.TokenDiff | None = None
     timeline: streams.Timeline | None = None
     speed: throughput.ThroughputSection | None = None
     memory: html_memory.Memory | None = None
     incidents: list[str] = field(default_factory=list)
     replays: list[str] = field(default_factory=list)
-    """The commands that send the incidents again."""
+    """The commands that replay the incidents."""
     request: exchanges.ShownText | None = None
     exchanges: exchanges.Exchanges = field(default_factory=lambda: exchanges.Exchanges((), 0))
     log: Mapping[str, Any] | None = None
@@ -71,7 +71,7 @@ class TestGroup:
 
     @property
     def measured(self) -> bool:
-        """Whether it measured what is drawn."""
+        """Whether it measured something that can be drawn."""
         return bool(self.speed or self.memory)
 
 
@@ -83,10 +83,10 @@ class EntryReader:
     limits: TextLimits
     family: str
     at_once: int
-    """How many requests of full length the deployment plans for."""
+    """The planned number of concurrent requests of full length."""
 
     def entry(self, anchor: str, gate: str, tests: list[dict[str, Any]]) -> TestGroup:
-        """Return tests of one outcome and reason as one entry."""
+        """Return tests with the same outcome and reason as one entry."""
         test, limits = tests[0], self.limits
         name, evidence = str(test.get("test", "?")), mapping(test.get("evidence"))
         whole_reason = str(test.get("reason", ""))
@@ -139,7 +139,7 @@ class EntryReader:
     def _timeline(
         self, where: tuple[str, str, str], evidence: dict[str, Any], incidents: list[str]
     ) -> streams.Timeline | None:
-        """Return a test's streams on both lanes over time; None where time is not the matter."""
+        """Return a test's streams on both lanes over time; None if it does not judge time."""
         if not (streams.paced(evidence) or TIMED.search(where[2])):
             return None
         lanes, (our_name, their_name) = self.lanes, self.lanes.names
@@ -157,7 +157,7 @@ class EntryReader:
 
 
 def _drawn(group: TestGroup) -> set[str]:
-    """Return the evidence that is shown in a way of its own."""
+    """Return the evidence that is not shown as JSON."""
     keys = set(SHOWN_ELSEWHERE)
     keys |= {prompts.KEY} if group.diff else set()
     keys |= {"decision", "pairs", "blocks"} if group.speed else set()
@@ -166,7 +166,7 @@ def _drawn(group: TestGroup) -> set[str]:
 
 
 def title(test: str, family: str) -> str:
-    """Return a test's name as a sentence: what it holds, and of which case."""
+    """Return a test's name as a sentence: its promise and its case."""
     name, _, case = test.partition("[")
     case = re.sub(rf"^{re.escape(family)}(-|$)", "", case.removesuffix("]"))
     words = name.removeprefix("test_").replace("_", " ")
@@ -175,7 +175,7 @@ def title(test: str, family: str) -> str:
 
 
 def laid_out(value: Any, most: int) -> str:
-    """Return evidence as text; what is far too long is not laid out before it is cut."""
+    """Return evidence as text; very long evidence is cut before it is laid out."""
     if isinstance(value, str):
         return value
     text = json.dumps(value, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""Requests and answers as a person reads them: JSON laid out, a stream put together."""
+"""Requests and answers in readable form: indented JSON, joined streams."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 ASKED = re.compile(r"^ *asked with: (\{.*\})$", re.MULTILINE)
 """A failure's request, as `fixtures/checking.py` lays it out."""
 MOST_BYTES = 200_000
-"""Of a request or an answer that are laid out; the page shows less of them."""
+"""The most characters of a request or answer that are laid out; the page shows fewer."""
 SHOWN = 8
-"""Exchanges of an incident."""
+"""The most exchanges of an incident."""
 
 
 @dataclass(frozen=True)
 class ShownText:
-    """A text that a person may fold and copy."""
+    """A text that the reader can fold and copy."""
 
     title: str
     text: str
@@ -37,7 +37,7 @@ class ShownText:
 
 @dataclass(frozen=True)
 class ShownExchange:
-    """One request and what came back."""
+    """One request and its answer."""
 
     title: str
     texts: tuple[ShownText, ...]
@@ -52,7 +52,7 @@ class Exchanges:
 
 
 def of_incidents(folder: Path | None, paths: Sequence[str], limits: TextLimits) -> Exchanges:
-    """Return what the incidents of a test hold; nothing for one that cannot be read."""
+    """Return the exchanges in a test's incidents; unreadable incidents are skipped."""
     shown: list[ShownExchange] = []
     left_out = 0
     for path in paths:
@@ -62,7 +62,7 @@ def of_incidents(folder: Path | None, paths: Sequence[str], limits: TextLimits) 
             incident = read.read(folder / path)
             sends = [incident.sent(send) for send in incident.incident.sends]
         except (UserError, OSError, ValueError):
-            continue  # the incident itself is beside the page, and --repro says what is wrong
+            continue  # the incident itself is beside the page, and --repro reports its fault
         listed, more = first(sends, max(0, min(SHOWN, limits.items) - len(shown)))
         shown += [_exchange(sent) for sent in listed]
         left_out += more
@@ -70,7 +70,7 @@ def of_incidents(folder: Path | None, paths: Sequence[str], limits: TextLimits) 
 
 
 def of_reason(reason: str) -> ShownText | None:
-    """Return the request that a failure names, laid out; None where it names none, or cut it."""
+    """Return the request in a failure, laid out; None if there is none, or if it was cut."""
     found = ASKED.search(reason[:MOST_BYTES])
     laid_out = _laid_out(found[1]) if found else ""
     return ShownText("Request", laid_out) if laid_out else None
@@ -83,7 +83,7 @@ def _exchange(sent: Sent) -> ShownExchange:
         texts.append(ShownText("Request", _laid_out(body) or body))
     answer = sent.answer[:MOST_BYTES].decode("utf-8", "replace")
     if events := _events(answer):
-        texts.append(ShownText("Answer, put together", "\n".join(compare.assembled(events))))
+        texts.append(ShownText("Answer, joined", "\n".join(compare.assembled(events))))
         texts.append(ShownText(f"Answer, event by event ({len(events):,})", answer))
     elif answer:
         texts.append(ShownText("Answer", _laid_out(answer) or answer))
@@ -94,7 +94,7 @@ def _exchange(sent: Sent) -> ShownExchange:
 
 
 def _events(answer: str) -> list[Any]:
-    """Return the JSON of a stream's events; what is no JSON is left out."""
+    """Return the JSON of a stream's events; other events are left out."""
     events = []
     for line in answer.splitlines():
         data = line[5:].strip() if line.startswith("data:") else ""
@@ -107,7 +107,7 @@ def _events(answer: str) -> list[Any]:
 
 
 def _laid_out(text: str) -> str:
-    """Return JSON over several lines; '' for what is none."""
+    """Return JSON over several lines; '' for a text that is not JSON."""
     try:
         value = syntax.json_value(text.encode("utf-8", "replace"))
     except (ValueError, RecursionError):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.report.html.sections import Lanes
 
 BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE", "WAIVED")
-"""What is laid out, by weight: what keeps a bundle back, and what would but for a waiver."""
+"""The outcomes that are shown in full, by weight: those that block a bundle, and waived ones."""
 MOST_FAILURES = 1000
-"""Failures of all families together that are laid out: no page has room for more."""
+"""The most failures of all families together that are shown in full, to limit the page's size."""
 WELL = ("PASS", "KNOWN", "WAIVED")
 
 
@@ -36,21 +36,21 @@ class GateSection:
     duration_s: float
     entries: list[TestGroup]
     others: list[TestGroup]
-    """The tests that keep nothing back: passed, known, not applicable."""
+    """The tests that do not block the bundle: passed, known, not applicable."""
 
     @property
     def blocked(self) -> bool:
-        """Whether there is nothing to see but that it was blocked."""
+        """Whether all shown tests were blocked."""
         return bool(self.entries) and {group.outcome for group in self.entries} == {"BLOCKED"}
 
     @property
     def measured(self) -> list[TestGroup]:
-        """Tests that passed and measured something worth a look."""
+        """Tests that passed and measured something that can be drawn."""
         return [group for group in self.others if group.measured]
 
     @property
     def anchor(self) -> str:
-        """The first test's place on the page; '' where none is shown."""
+        """The first test's anchor on the page; '' if none is shown."""
         return next((group.anchor for group in (*self.entries, *self.others)), "")
 
 
@@ -63,33 +63,33 @@ class FamilySection:
     checkpoint: str
     gates: list[GateSection]
     left_out: int
-    """Failures that are not laid out."""
+    """The number of failures that are not shown."""
     passed_left_out: int
-    """Other tests that are not laid out."""
+    """The number of other tests that are not shown."""
     log: str
-    """A link to the server's log; '' where it is not beside the report."""
+    """A link to the server's log; '' if it is not beside the report."""
     lanes: list[tuple[str, str]]
     """Each lane's name and the style of its marks."""
     panels: list[Panel]
-    """What the gates measured."""
+    """The figures that the gates measured."""
 
     def links(self, gate: GateSection, about: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return where more is said of a gate's tests, and what each link is called.
+        """Return the links to more about a gate's tests, each with its text.
 
-        `about` has the place of each gate's page.
+        `about` has the anchor of each gate's page.
         """
         found = [(f"#{about[gate.name]}", f"What {gate.name} judges")] if gate.name in about else []
         return [*found, *([(self.log, "The server's log")] if self.log else [])]
 
     @property
     def numbers(self) -> str:
-        """The place of its figures on the page; '' where it has none."""
+        """The anchor of its figures; '' if it has none."""
         has = self.panels or any(gate.measured for gate in self.gates)
         return f"{self.anchor}-numbers" if has else ""
 
 
 def families(lanes: Lanes, limits: TextLimits) -> tuple[list[FamilySection], int]:
-    """Return the families of a run, and how many are not shown."""
+    """Return the families of a run, and the number that is not shown."""
     listed, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
     share = max(1, len(listed))
     failures = min(limits.failures, max(LEAST, MOST_FAILURES // share))
@@ -106,7 +106,7 @@ class _FamilyReader:
         self, lanes: Lanes, limits: TextLimits, at: int, family: dict[str, Any],
         rooms: Mapping[bool, int],
     ) -> None:  # fmt: skip
-        """`rooms` are how many failures (True) and how many other tests are laid out."""
+        """`rooms` is the number of failures (True) and of other tests that are still shown."""
         self._lanes = lanes
         self._limits = limits
         self._at = at
@@ -167,7 +167,7 @@ class _FamilyReader:
         return [self._read.entry(f"{anchor}{at}", gate, group) for at, group in enumerate(listed)]
 
     def _planned_at_once(self) -> int:
-        """Return how many requests of full length the deployment plans for."""
+        """Return the planned number of concurrent requests of full length."""
         counts = (
             number(mapping(mapping(test).get("evidence")).get("planned_at_once"))
             for gate in self._gates
@@ -177,7 +177,7 @@ class _FamilyReader:
 
 
 def _grouped(tests: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Return the tests by weight, those of one outcome and reason together."""
+    """Return the tests by weight, grouped by outcome and reason."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for test in tests:
         groups.setdefault((str(test.get("outcome")), str(test.get("reason", ""))), []).append(test)

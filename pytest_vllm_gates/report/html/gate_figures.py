@@ -22,9 +22,9 @@ PHASES = {
     "compiling": "of which compiling",
     "graphs": "of which capturing graphs",
 }
-"""Those of the server's log, as `data/startup.toml` names them."""
+"""The phases in the server's log, with the names of `data/startup.toml`."""
 WITHIN = ("compiling", "graphs")
-"""Lie within the engine's start, and are not added up again."""
+"""Phases within the engine's start, which are not added again."""
 DISTANCES = {"mean": "mean", "nearly_all": "99 of 100 within", "worst": "largest"}
 OF_RUNGS = ("seconds", "waited", "preempted", "kv_usage_after", "memory_bytes_after")
 ALLOWED = 1.0
@@ -32,9 +32,9 @@ START = "start to healthy"
 
 
 def boot(several: tuple[Side, ...]) -> Panel | None:
-    """Return the phases of each lane's boot; None where no server came up.
+    """Return the phases of each lane's boot; None if no server came up.
 
-    Of a server that ran already only the first chat is known.
+    For a server that already ran, only the first chat is known.
     """
     found = [_phases(side) for side in several]
     listed = names(found)
@@ -52,9 +52,9 @@ def boot(several: tuple[Side, ...]) -> Panel | None:
     booted = any(START in phases for phases in found)
     return Panel(
         "The boot's phases" if booted else "The first chat",
-        "Seconds of the clock; the phases within the boot are those that the server's log gives."
+        "Wall-clock seconds; the phases within the boot come from the server's log."
         if booted
-        else "Seconds of the clock. The server ran already: its start is not known.",
+        else "Wall-clock seconds. The server already ran: its start is not known.",
         (Chart("Seconds of each phase", drawn),) if drawn else (),
         ("phase", *columns(("seconds",), several)),
         tuple(
@@ -85,7 +85,7 @@ def _phases(side: Side) -> dict[str, float]:
 
 
 def ladder(several: tuple[Side, ...], limits: TextLimits) -> Panel | None:
-    """Return the rungs of long_context's ladder on each lane; None where none was climbed."""
+    """Return the rungs of long_context's ladder on each lane; None if there are none."""
     found = [_rungs(side.evidence("long_context", "rungs")) for side in several]
     listed, left_out = first(names(found), limits.items)
     if not listed:
@@ -114,7 +114,7 @@ def ladder(several: tuple[Side, ...], limits: TextLimits) -> Panel | None:
     )  # fmt: skip
     return Panel(
         "The ladder of lengths",
-        "Prompt + answer in tokens, how many at once, and whether the prompt was in the cache.",
+        "Prompt + answer in tokens, concurrent requests, and whether the prompt was in the cache.",
         (Chart("Seconds of the slowest answer", drawing),) if drawing else (),
         ("rung", *columns(called, several), "errors"), tuple(rows), left_out,
     )  # fmt: skip
@@ -135,7 +135,7 @@ def _rungs(record: Any) -> dict[str, dict[str, Any]]:
 
 
 def distances(several: tuple[Side, ...], limits: TextLimits) -> Panel | None:
-    """Return the distances from the reference's log-probabilities; None where none was taken."""
+    """Return the distances from the reference's log-probabilities; None if there are none."""
     found = [_distances(side) for side in several]
     listed, left_out = first(names(found), limits.items)
     if not listed:
@@ -189,7 +189,7 @@ def _distances(side: Side) -> dict[str, dict[str, Any]]:
 def _shares(
     several: tuple[Side, ...], found: list[dict[str, dict[str, Any]]], allowed: dict[str, Any]
 ) -> Iterator[BarRow]:
-    """Yield for each kind of distance the largest of all prompts, as a share of the tolerance."""
+    """Yield the largest distance of each kind over all prompts, as a share of the tolerance."""
     for figure, words in DISTANCES.items():
         limit = known(allowed.get(figure))
         for side, of in zip(several, found, strict=True):
@@ -200,11 +200,11 @@ def _shares(
 
 
 def _case(test: str) -> str:
-    """Return a test's name without what every name of the gate has."""
+    """Return a test's name without the part that all names of the gate share."""
     return test.removeprefix("test_").partition("[")[0].replace("_", " ") + _of(test)
 
 
 def _of(test: str) -> str:
-    """Return the prefix a test is run with, which the brackets name last: ", warm"."""
+    """Return the prefix of a test, which comes last in its brackets: ", warm"."""
     last = test.removesuffix("]").rpartition("-")[2]
     return f", {last}" if last in ("cold", "warm") else ""

@@ -27,9 +27,9 @@ SCROLLING = {
     "<table>": '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>',
     "</table>": "</table></div>",
 }
-"""What is wider than a narrow screen scrolls by itself, with the keyboard, too."""
+"""A table that is wider than the screen scrolls separately, with the keyboard, too."""
 LOWER = 2
-"""Headings of a page stand below those of the report."""
+"""Headings of a page are below the levels of the report's headings."""
 LOWEST = 6
 
 
@@ -43,7 +43,7 @@ class GatePage:
 
 
 def pages(gates: Iterable[str]) -> list[GatePage]:
-    """Return the pages of the gates that have one, each once."""
+    """Return the gates' pages, each once; gates without a page are skipped."""
     found = []
     for at, gate in enumerate(dict.fromkeys(gates)):
         if NAME.fullmatch(gate) and (html := _page(gate)):
@@ -89,7 +89,7 @@ def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _linked(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Yield text in which links to other pages of the documentation are text."""
+    """Yield tokens in which links to other pages of the documentation are plain text."""
     outside = False
     for token in tokens:
         if token.type == "link_open":

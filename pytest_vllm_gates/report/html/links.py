@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ISSUE = re.compile(
     r"(?<![\w./-])([A-Za-z0-9][A-Za-z0-9-]{0,38})/([A-Za-z0-9][\w.-]{0,99})#(\d{1,7})(?!\w)"
 )
-"""An issue as known defects and signatures refer to it: vllm-project/vllm#51641."""
+"""An issue in the form that known defects and signatures use: vllm-project/vllm#51641."""
 ISSUES = "https://github.com/{}/{}/issues/{}"
 
 
@@ -38,8 +38,8 @@ def with_issues(text: str, finalize: Callable[[str], Any]) -> Markup:
 def server_log(folder: Path | None, family: Mapping[str, Any]) -> str:
     """Return the log of a family's server as a link from the report's folder.
 
-    A log that was copied with the report is found beside it. '' for a log that is not a file in or
-    below that folder: a link to it would not go where the report goes.
+    A log that was copied with the report is found beside it. '' for a log outside that folder: the
+    link would break when the report is moved.
     """
     log = mapping(mapping(family.get("boot")).get("evidence")).get("log")
     if folder is None or not isinstance(log, str) or not log:
@@ -49,8 +49,8 @@ def server_log(folder: Path | None, family: Mapping[str, Any]) -> str:
         for place in (Path(log), root / str(family.get("name", "")) / Path(log).name):
             path = place.resolve()
             if path.is_relative_to(root) and path.is_file():
-                # A name with a colon in front would be taken for an address.
+                # A name that begins with letters and a colon would be read as a URL.
                 return quote(path.relative_to(root).as_posix())
-    except (OSError, ValueError):  # no path at all
+    except (OSError, ValueError):  # not a path
         return ""
     return ""

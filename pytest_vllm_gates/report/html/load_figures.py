@@ -44,7 +44,7 @@ Phases = dict[str, dict[str, Any]]
 
 
 def panels(several: tuple[Side, ...], limits: TextLimits) -> Iterator[Panel]:
-    """Yield the panels of what the load gate recorded on each lane."""
+    """Yield the panels of the load gate's records on each lane."""
     figures = [_phases(side.evidence(GATE, "figures")) for side in several]
     served = [_phases(side.evidence(GATE, "server")) for side in several]
     if any(figures):
@@ -90,7 +90,7 @@ def _latencies(
     if rows:
         yield Panel(
             "Latencies under load",
-            "From the moment a request was to go out. The dots are p50, p90 and p99.",
+            "Measured from the planned sending time of a request. The dots are p50, p90 and p99.",
             tuple(drawn),
             ("figure and load", *columns(PERCENTILES, several)), tuple(rows), left_out,
         )  # fmt: skip
@@ -140,7 +140,7 @@ def _served(several: tuple[Side, ...], found: list[Phases], limits: TextLimits) 
     drawn += _over_time(several, limits)
     return Panel(
         "Queue, KV cache and preemptions",
-        "As the server's own metrics gave them during each load.",
+        "From the server's own metrics during each load.",
         tuple(drawn),
         ("load", *columns((called for called, _ in SERVED.values()), several)),
         tuple(rows), left_out,
@@ -198,8 +198,8 @@ def _ramps(several: tuple[Side, ...], limits: TextLimits) -> Iterator[Panel]:
     drawing = charts.bars(kept, charts.plain)
     if rows:
         yield Panel(
-            "The highest rate that is kept", "Requests a second, offered ever faster (--ramp).",
-            (Chart("Requests/s that were kept", drawing),) if drawing else (),
+            "The highest sustained rate", "Requests per second at increasing rates (--ramp).",
+            (Chart("Sustained requests/s", drawing),) if drawing else (),
             ("lane", "offered, requests/s", "kept, requests/s", "TTFT p95", "limit"),
             tuple(rows), left_out,
         )  # fmt: skip

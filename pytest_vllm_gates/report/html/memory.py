@@ -11,7 +11,7 @@ from pytest_vllm_gates.report.html.drawing import Drawing, Scale, mapping, numbe
 ROW_HEIGHT = 48
 BAR_HEIGHT = 20
 LEAST_WIDTH = 0.5
-"""Percent: what is there is seen."""
+"""Percent: the least width, so that every part is visible."""
 
 
 @dataclass(frozen=True)
@@ -25,25 +25,25 @@ class BarPart:
 
     @property
     def says(self) -> str:
-        """The size as a person reads it."""
+        """The size in readable form."""
         return size(self.size)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Both bars, and the figures that are no bytes."""
+    """Both bars, and the figures that are not sizes in bytes."""
 
     drawing: Drawing
     bars: tuple[tuple[str, tuple[BarPart, ...]], ...]
     figures: tuple[tuple[str, str, str], ...]
-    """What, planned, told."""
+    """Name, planned value, reported value."""
     notes: tuple[str, ...]
 
 
 def memory(evidence: dict[str, Any], at_once: int = 1) -> Memory | None:
-    """Return the plan beside the server's report; None where a check recorded no plan.
+    """Return the plan beside the server's report; None if a check recorded no plan.
 
-    `at_once` are the requests of full length the deployment plans for.
+    `at_once` is the planned number of concurrent requests of full length.
     """
     planned, reported = mapping(evidence.get("planned")), mapping(evidence.get("told"))
     if not planned or not reported:
@@ -52,13 +52,15 @@ def memory(evidence: dict[str, Any], at_once: int = 1) -> Memory | None:
         (name, parts)
         for name, parts in (
             ("planned", _planned(planned, at_once)),
-            ("told by the server", _told(reported, at_once)),
+            ("reported by the server", _told(reported, at_once)),
         )
         if parts
     )
     if not bars:
         return None
-    notes = [] if number(reported.get("weights_gib")) else ["the server does not tell its weights"]
+    notes = (
+        [] if number(reported.get("weights_gib")) else ["the server does not report its weights"]
+    )
     return Memory(_drawing(bars), bars, tuple(_figures(planned, reported)), tuple(notes))
 
 
@@ -81,7 +83,7 @@ def _told(reported: dict[str, Any], at_once: int) -> tuple[BarPart, ...]:
 
 
 def _cache(total: float | None, each: float | None, at_once: int) -> tuple[BarPart, ...]:
-    """Return the cache as what the planned requests take of it, and what is left."""
+    """Return the cache in two parts: used by the planned requests, and free."""
     if not total or total < 0:
         return ()
     if each is None or each < 0:
@@ -124,7 +126,7 @@ def _drawing(bars: tuple[tuple[str, tuple[BarPart, ...]], ...]) -> Drawing:
 def _figures(planned: dict[str, Any], reported: dict[str, Any]) -> list[tuple[str, str, str]]:
     pool = mapping(planned.get("pool"))
     rows = [
-        ("tokens the KV cache holds", pool.get("tokens"), reported.get("kv_tokens"), ",.0f"),
+        ("tokens that fit in the KV cache", pool.get("tokens"), reported.get("kv_tokens"), ",.0f"),
         (
             "requests of full length at once",
             pool.get("concurrency"), reported.get("kv_concurrency"), ",.2f",
@@ -143,7 +145,7 @@ def _figure(value: float | None, form: str) -> str:
 
 
 def size(count: float) -> str:
-    """Return bytes as a person reads them."""
+    """Return bytes in readable form."""
     for unit, of in (("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)):
         if count >= of:
             return f"{count / of:.2f} {unit}"

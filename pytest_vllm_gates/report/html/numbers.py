@@ -1,4 +1,4 @@
-"""What a family's gates measured, whether they passed or failed, on each lane."""
+"""The figures that a family's gates measured on each lane, for passed and failed gates."""
 
 from __future__ import annotations
 

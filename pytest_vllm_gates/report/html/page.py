@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 FEW_CHARACTERS, FEW_LINES = 200, 4
 OWN = ("style.css", "script.js")
 MOST_BYTES = 1_900_000
-"""A page stays below 2 MB; it names what was cut for that."""
+"""A page stays below 2 MB, and names the parts that were cut."""
 
 
 def write(
@@ -58,17 +58,17 @@ def compose(
 ) -> str:
     """Return the page of a verdict's document.
 
-    `other` is the document of the lane it was held against, `folder` where the report lies: there
-    the recorded streams of incidents are looked for. Less is shown until the page is small enough.
+    `other` is the document of the lane it was compared with. `folder` is the report's folder, which
+    may contain recorded streams of incidents. Less is shown until the page is small enough.
     """
     lanes = Lanes(document, other, folder)
     limits = TextLimits()
     page = _render(lanes, limits)
     if len(page.encode()) > MOST_BYTES:
-        limits = limits.with_few_passed()  # failures are what a person came for
+        limits = limits.with_few_passed()  # failures matter most to the reader
         page = _render(lanes, limits)
     while (size := len(page.encode())) > MOST_BYTES and not limits.least:
-        # Half of each limit is a quarter of the page at least: rows, and what stands in them.
+        # Half of each limit cuts the page to about a quarter: fewer rows, and shorter cells.
         for _ in range(max(1, round(math.log2(size / MOST_BYTES) / 2))):
             limits = limits.halved()
         page = _render(lanes, limits)
@@ -88,7 +88,7 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
         .render(
             style=style,
             script=script,
-            # Only these very texts are allowed: none that somebody's output brings.
+            # Only exactly these texts are allowed, never text from a server's output.
             style_hash=_hash(style),
             script_hash=_hash(script),
             head=sections.head(document),
@@ -125,7 +125,7 @@ def _hash(text: str) -> str:
 def _filters(
     listed: Sequence[FamilySection], gates: Sequence[str], limits: TextLimits
 ) -> list[tuple[str, list[str]]]:
-    """Return what tests can be filtered by, and the values of each."""
+    """Return the filters for tests, each with its values."""
     outcomes = {
         group.outcome
         for section in listed
@@ -140,7 +140,7 @@ def _filters(
 
 
 def _few(sentences: Any, limits: TextLimits) -> list[str]:
-    """Return the first of some sentences, and how many there are more."""
+    """Return the first sentences, and a note with the number of others."""
     texts = [str(sentence) for sentence in listing(sentences)]
     more = len(texts) - limits.items
     return [*texts[: limits.items], *([f"and {more:,} more, in verdict.json"] if more > 0 else [])]
@@ -152,7 +152,7 @@ def _environment(limits: TextLimits) -> Environment:
     from markupsafe import Markup  # noqa: PLC0415
 
     def finalize(value: Any) -> Any:
-        """Bound and clean whatever a template writes, wherever it stands."""
+        """Limit and clean everything that a template writes."""
         if isinstance(value, str) and not isinstance(value, Markup):
             return clean(cut(value, limits.text))
         return value
@@ -175,15 +175,15 @@ def _environment(limits: TextLimits) -> Environment:
 
 
 def _scrolls(text: str) -> bool:
-    """Return whether a text may be higher than its box, on a narrow screen at least.
+    """Return whether a text may be higher than its box, at least on a narrow screen.
 
-    Only what scrolls is a stop of the keyboard: a report has thousands of short texts.
+    Only text that scrolls gets the keyboard's focus: a report has thousands of short texts.
     """
     return len(text) > FEW_CHARACTERS or text.count("\n") > FEW_LINES
 
 
 def _ticks(text: str) -> Markup:
-    """Return a sentence with what stands between backticks as code."""
+    """Return a sentence with the text between backticks as code."""
     from markupsafe import Markup  # noqa: PLC0415
 
     parts = text.split("`")

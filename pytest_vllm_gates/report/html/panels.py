@@ -27,11 +27,11 @@ class Chart:
 
 @dataclass(frozen=True)
 class Panel:
-    """Figures of one kind: what they are, charts, and every figure in a table."""
+    """Figures of one kind: a description, charts, and a table of all figures."""
 
     title: str
     says: str
-    """What the figures are and how to read them."""
+    """The description of the figures, and how to read them."""
     charts: tuple[Chart, ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -62,7 +62,7 @@ class Side:
 
 
 def sides(lanes: Lanes, family: Mapping[str, Any]) -> tuple[Side, ...]:
-    """Return our record of a family, then the other lane's where there is one."""
+    """Return our record of a family, then the other lane's record if there is one."""
     ours, theirs = lanes.names
     other = next(
         (
@@ -90,7 +90,7 @@ def columns(of: Iterable[str], several: tuple[Side, ...]) -> tuple[str, ...]:
 def cells(
     values: Iterable[tuple[float | None, ...]], words: Callable[[float], str]
 ) -> Iterator[str]:
-    """Yield the cells of figures, each with a value for every lane, and the change to ours."""
+    """Yield the cells of figures: a value for each lane, and the change between them."""
     for each in values:
         yield from (NONE if value is None else words(value) for value in each)
         if len(each) > 1:
@@ -103,11 +103,11 @@ def change(before: float | None, now: float | None) -> str:
 
 
 def known(value: Any) -> float | None:
-    """Return a figure that is not below 0; None for what is none."""
+    """Return a figure that is not below 0; None for anything else."""
     found = number(value)
     return found if found is not None and found >= 0 else None
 
 
 def names(several: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the keys of all, each once, in their order."""
+    """Return the keys of all tables, each once, in their order."""
     return list(dict.fromkeys(str(name) for each in several for name in each))

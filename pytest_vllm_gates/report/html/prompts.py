@@ -18,11 +18,11 @@ DIFF_MARK = "(- recorded, + now)"
 
 @dataclass(frozen=True)
 class TokenRun:
-    """Tokens in a row that both prompts have, or only one of them."""
+    """Consecutive tokens that both prompts have, or only one of them."""
 
     kind: str
     tokens: tuple[tuple[str, str], ...] = ()
-    """Text and id of each."""
+    """Text and id of each token."""
     skipped: int = 0
     """Tokens in common that are not shown."""
 
@@ -32,7 +32,7 @@ class TokenDiff:
     """The tokens around every difference."""
 
     expected: str
-    """Where the tokens come from that are removed."""
+    """The source of the removed tokens."""
     found: str
     counts: tuple[int, int]
     runs: tuple[TokenRun, ...]
@@ -40,7 +40,7 @@ class TokenDiff:
 
 
 def token_diff(evidence: dict[str, Any], limits: TextLimits) -> TokenDiff | None:
-    """Return the difference that a check of a prompt wrote down; None where there is none."""
+    """Return the difference that a check of a prompt recorded, or None."""
     diff = mapping(evidence.get(KEY))
     if not diff.get("runs"):
         return None
@@ -57,7 +57,7 @@ def token_diff(evidence: dict[str, Any], limits: TextLimits) -> TokenDiff | None
 
 
 def lines_with_marks(reason: str) -> list[tuple[str, str]]:
-    """Return the lines of a reason with what each is: `added` or `removed` in a golden's diff."""
+    """Return the lines of a reason, each with its kind: `added` or `removed` in a golden's diff."""
     marked = False
     lines = []
     for line in reason.split("\n"):
@@ -73,7 +73,7 @@ def _run(run: dict[str, Any], limits: TextLimits) -> TokenRun:
         count = run.get("count")
         return TokenRun(SKIPPED, skipped=count if isinstance(count, int) else 0)
     ids, texts = listing(run.get("token_ids")), listing(run.get("texts"))
-    # Where prompts are not kept (--redact-prompts) there may be no ids.
+    # Without prompts (--redact-prompts) there may be no ids.
     pairs = itertools.zip_longest(texts, ids[: len(texts)], fillvalue="")
     tokens = [(str(text), str(token_id)) for text, token_id in pairs]
     listed, left_out = first(tokens, limits.items)

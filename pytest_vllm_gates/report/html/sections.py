@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.report.html.drawing import TextLimits
 
 ROWS_AT_ONCE = 12
-"""Changes of a bundle that are seen without opening anything."""
+"""Changes of a bundle that are shown without unfolding."""
 KINDS = (
-    ("regression", "Regressions", "These fail on this lane only: this bundle broke them."),
-    ("both", "Fail on both lanes", "Known defects of the deployment: not this bundle's doing."),
-    ("unequal", "Judged unequally", "These come to another outcome than on the other lane."),
-    ("mended", "Mended", "These fail on the other lane only."),
+    ("regression", "Regressions", "These fail only on this lane: this bundle broke them."),
+    ("both", "Fail on both lanes", "Existing defects: this bundle did not cause them."),
+    ("unequal", "Different outcomes", "These have another outcome than on the other lane."),
+    ("mended", "Fixed", "These fail only on the other lane."),
 )
 
 
 @dataclass(frozen=True)
 class Head:
-    """The answer, and what it is about."""
+    """The verdict, and the run it belongs to."""
 
     promotion: str
     sentence: str
@@ -42,11 +42,11 @@ class Head:
     families: tuple[str, ...]
     when: str
     counts: tuple[tuple[str, int], ...]
-    """How many tests came to each outcome, the most first."""
+    """The number of tests with each outcome, the most frequent first."""
 
 
 def head(document: Mapping[str, Any]) -> Head:
-    """Return the answer in a plain sentence."""
+    """Return the verdict as a plain sentence."""
     lane = str(mapping(document.get("lane")).get("name", "?"))
     comparison = mapping(document.get("against"))
     against = str(mapping(comparison.get("lane")).get("name", "")) if comparison else ""
@@ -78,7 +78,7 @@ def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
 
 
 def bundle(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | None:
-    """Return what changed between the lanes; None where nothing was held against another."""
+    """Return what changed between the lanes; None if nothing was compared."""
     diff = mapping(document.get("bundle"))
     if not diff:
         return None
@@ -135,7 +135,7 @@ def comparison(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any
 
 
 def facts(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any]:
-    """Return what the run was made of."""
+    """Return the facts of the run."""
     other_lane = mapping(mapping(document.get("against")).get("lane"))
     lanes = [mapping(document.get("lane")), *([other_lane] if other_lane else [])]
     return {
@@ -199,7 +199,7 @@ def value(content: Any) -> str:
 
 
 def when(created: Any) -> str:
-    """Return a time as a person reads it; what is none, as it stands there."""
+    """Return a time in readable form; a text that is not a time is returned unchanged."""
     try:
         at = datetime.datetime.fromisoformat(str(created))
     except ValueError:
@@ -214,7 +214,7 @@ Where = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Lanes:
-    """Our lane's document, the other's where there is one, and the folder of our report."""
+    """Our lane's document, the other lane's if there is one, and the folder of our report."""
 
     ours: Mapping[str, Any]
     theirs: Mapping[str, Any] | None = None
@@ -222,7 +222,7 @@ class Lanes:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the lanes are called."""
+        """The names of the lanes."""
         theirs = mapping(self.theirs.get("lane")) if self.theirs else {}
         ours = mapping(self.ours.get("lane")).get("name", "this lane")
         return str(ours), str(theirs.get("name", "the other lane"))
@@ -232,25 +232,25 @@ class Lanes:
         return _incidents(self.ours, where)
 
     def replays(self, where: Where) -> list[str]:
-        """Return what sends our bundles of a test again; an old report has only their paths."""
+        """Return the commands that replay a test's incidents; an old report has only paths."""
         return [
             str(incident.get("command") or f"pytest --repro {incident.get('path', '')}")
             for incident in _of_test(self.ours, where)
         ]
 
     def recorded(self, paths: Sequence[str]) -> list[tuple[str, list[streams.Piece]]]:
-        """Return the streams that our bundles hold."""
+        """Return the streams in our incidents of a test."""
         return _recorded(self.folder, paths)
 
     def recorded_by_them(self, where: Where) -> list[tuple[str, list[streams.Piece]]]:
-        """Return the streams that the other lane's bundles of a test hold."""
+        """Return the streams in the other lane's incidents of a test."""
         document = mapping(self.ours.get("against")).get("document")
         if self.theirs is None or self.folder is None or not isinstance(document, str):
             return []
         return _recorded((self.folder / document).parent, _incidents(self.theirs, where))
 
     def their_evidence(self, where: Where) -> dict[str, Any]:
-        """Return what the same test wrote down on the other lane."""
+        """Return the evidence of the same test on the other lane."""
         if self.theirs is None:
             return {}
         matches = (

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.report.html.drawing import TextLimits
 
 Piece = tuple[float, str | int]
-"""Seconds since the request, and the text that came or how many characters it had."""
+"""Seconds since the request, and the received text or its number of characters."""
 KEY = "streams"
 ROWS = 4
-"""Streams drawn one above the other; more are not told apart."""
+"""The most streams drawn one above the other; more could not be distinguished."""
 READ_BYTES = 4 * 2**20
 ROW_HEIGHT = 58
 BAR_HEIGHT = 26
@@ -37,7 +37,7 @@ class StreamRow:
     name: str
     says: str
     pieces: tuple[Piece, ...]
-    """Those the table shows: seconds, and what came."""
+    """The pieces in the table: seconds and contents."""
     left_out: int
     gap: tuple[float, float] | None
     """Seconds at which the longest gap begins and ends."""
@@ -52,9 +52,9 @@ class Timeline:
 
 
 def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits) -> Timeline | None:
-    """Lay streams one above the other on one scale of seconds; None where nothing came.
+    """Lay streams one above the other on one scale of seconds; None if nothing came.
 
-    Each is a name and its pieces in order. The height of a mark is how much text came at once.
+    Each is a name and its pieces in order. The height of a mark shows how much text came at once.
     """
     known = [(name, sorted(pieces, key=lambda pair: pair[0])) for name, pieces in streams if pieces]
     if not known:
@@ -81,12 +81,12 @@ def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits)
 
 
 def paced(evidence: dict[str, Any]) -> bool:
-    """Return whether a check wrote down when the pieces of its streams came."""
+    """Return whether a check recorded the arrival times of its streams' pieces."""
     return any("times_ms" in mapping(record) for record in listing(evidence.get(KEY)))
 
 
 def recorded(evidence: dict[str, Any]) -> list[tuple[str, list[Piece]]]:
-    """Return the streams that a check wrote down, the last first: that one was judged."""
+    """Return the streams that a check recorded, the last first, because it was judged."""
     streams = []
     for record in reversed(listing(evidence.get(KEY))):
         stream = mapping(record)
@@ -105,9 +105,9 @@ def recorded(evidence: dict[str, Any]) -> list[tuple[str, list[Piece]]]:
 
 
 def of_incident(folder: Path) -> list[tuple[str, list[Piece]]]:
-    """Return the responses of an incident as they arrived; none where it has none.
+    """Return the responses of an incident as they arrived; empty if it has none.
 
-    Reads at most 4 MiB of each; what is no response is passed over.
+    Reads at most 4 MiB of each; files that are not responses are skipped.
     """
     streams = []
     for path in sorted(
@@ -140,7 +140,7 @@ def _piece(at: Any, content: Any) -> Piece | None:
 
 
 def _bytes_in(encoded: Any) -> int | None:
-    """Return how many bytes base64 holds; for what is no text, only the size is shown."""
+    """Return the number of bytes in base64; only the size of binary data is shown."""
     return len(encoded) * 3 // 4 if isinstance(encoded, str) else None
 
 
@@ -175,7 +175,7 @@ def _row(name: str, pieces: Sequence[Piece], limits: TextLimits) -> StreamRow:
 def _bars(
     drawing: Drawing, across: Scale, top: float, pieces: Sequence[Piece], limits: TextLimits
 ) -> None:
-    """Draw the pieces, those that would lie on one another as one."""
+    """Draw the pieces; pieces at the same place are drawn as one."""
     step = max(across.high / limits.marks, 1e-9)
     grouped = [
         (at * step, sum(map(_size, some)))
@@ -210,7 +210,7 @@ def _ticks(across: Scale) -> Iterator[float]:
 
 
 def seconds(value: float) -> str:
-    """Return a time as a person reads it."""
+    """Return a time in readable form."""
     if value == 0:
         return "0 s"
     if value < 1:

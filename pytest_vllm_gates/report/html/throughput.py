@@ -28,7 +28,7 @@ FIGURES = {
     "ttft_s": ("time to the first token", "s", False),
     "itl_s": ("time between tokens", "s", False),
 }
-"""What a figure is called, its unit, and whether more is better."""
+"""The title of a figure, its unit, and whether more is better."""
 ROW_HEIGHT = 46
 QUARTILES = 4
 LEAST_FOR_BOX = 5
@@ -38,7 +38,7 @@ MOST_SLOWDOWN = 9.0
 
 @dataclass(frozen=True)
 class FigureChange:
-    """One figure's change with its interval, in words and as shares of what it was."""
+    """One figure's change with its interval, in words and as shares of the old figure."""
 
     name: str
     says: str
@@ -46,7 +46,7 @@ class FigureChange:
     low: float
     high: float
     points: tuple[float, ...]
-    """What each pair of boots came to."""
+    """The change in each pair of boots."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class FigureDistribution:
 
 @dataclass(frozen=True)
 class ThroughputSection:
-    """All of it."""
+    """Everything that the section shows."""
 
     answer: str
     drawing: Drawing | None
@@ -70,7 +70,7 @@ class ThroughputSection:
 
 
 def comparison(evidence: dict[str, Any], ours: str, limits: TextLimits) -> ThroughputSection | None:
-    """Return what a throughput check wrote down of its decision; None where it has none."""
+    """Return the recorded decision of a throughput check; None if it has none."""
     decision = mapping(evidence.get("decision"))
     changes = tuple(_changes(decision, listing(evidence.get("pairs"))))
     theirs = str(evidence.get("against") or "recorded")
@@ -113,7 +113,7 @@ def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[FigureChang
 
 
 def _intervals(changes: Sequence[FigureChange]) -> Drawing:
-    """Draw each change as a point on its interval, with 0 as the line to be held against."""
+    """Draw each change as a point on its interval, with a line at 0 for comparison."""
     ends = [
         value
         for figure_change in changes

@@ -1,4 +1,4 @@
-"""The main figures over a project's runs: small lines, and the same as a table."""
+"""The main figures over a project's runs: small line charts, and a table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Trends:
 
 
 def trends(document: Mapping[str, Any], limits: TextLimits) -> Trends | None:
-    """Return the trends; None where there are not two runs to draw one from."""
+    """Return the trends; None with fewer than two runs."""
     every = [mapping(run) for run in listing(document.get("history"))]
     runs = every[-min(limits.items, 60) :]
     if len(runs) < TWO:

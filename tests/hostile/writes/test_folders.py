@@ -111,7 +111,7 @@ def test_verdict_of_an_earlier_run_is_called_that(
     monkeypatch.setattr(files, "_put", put)
     result = run(project, "-m", "boot")
     assert result.ret == 6
-    assert "the verdict.json that is there is an earlier run's" in result.outlines
+    assert "the existing verdict.json is from an earlier run" in result.outlines
     assert (project.report / "verdict.json").read_bytes() == before
     assert "No space left on device" in (project.report / "report.html").read_text()
     assert not [*project.report.glob(".*")]

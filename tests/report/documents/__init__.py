@@ -26,7 +26,7 @@ HOSTILE = (
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return a document of its own, to be changed at will."""
+    """Return a separate document, which may be changed."""
     document: dict[str, Any] = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
     return document
 
@@ -59,7 +59,7 @@ def spoilt(document: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def huge() -> dict[str, Any]:
-    """Return a document with more of everything than a page can hold."""
+    """Return a document with more of everything than a page can show."""
     document = load(REJECT)
     family = document["families"][0]
     test = next(

@@ -38,7 +38,7 @@ def chromium() -> Iterator[Browser]:
     api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
-        pytest.skip("there is no Chromium on this machine: apt-get install chromium")
+        pytest.skip("Chromium is not installed on this machine: apt-get install chromium")
     with api.sync_playwright() as playwright:
         # Root, as in containers, has no sandbox.
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

@@ -131,7 +131,7 @@ def test_print_opens_every_fold(opened: Opened) -> None:
     page = opened().page
     assert page.evaluate(HIDDEN_DETAILS) > 0
     page.emulate_media(media="print")
-    page.wait_for_function(f"() => ({HIDDEN_DETAILS})() === 0")  # the page is told after us
+    page.wait_for_function(f"() => ({HIDDEN_DETAILS})() === 0")  # the page is notified after us
     assert not page.locator("nav").is_visible()
     assert page.pdf().startswith(b"%PDF")
 

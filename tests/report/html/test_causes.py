@@ -1,4 +1,4 @@
-"""What many checks fail for is said once, at the top of the page."""
+"""A cause that many checks share is reported once, at the top of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS = TextLimits()
 
 
 def failing(*reasons: str, outcome: str = "FAIL", boot: Any = None) -> dict[str, Any]:
-    """Return a document in which a test a reason failed, each in a gate of its own."""
+    """Return a document in which one test for each reason failed, each in its own gate."""
     document = empty("REJECT")
     gates = [
         {
@@ -56,7 +56,7 @@ def test_two_equal_parts_have_no_headline_without_half() -> None:
     assert found.headline is None
 
 
-def test_what_a_failed_boot_blocks_has_its_cause() -> None:
+def test_checks_that_a_failed_boot_blocks_have_its_cause() -> None:
     document = load(REJECT)
     found = causes(document, LIMITS)
     assert found.headline

@@ -66,7 +66,7 @@ def test_every_test_of_a_run_can_be_opened() -> None:
         for test in gate["tests"]
     )
     text = checked(document).text
-    assert "6 tests that keep nothing back" in text
+    assert "6 tests that do not block the bundle" in text
     assert "Usage comes only where it is asked" in text
 
 
@@ -97,14 +97,14 @@ def test_request_and_answer_are_laid_out(tmp_path: Path) -> None:
 def test_a_stream_is_put_together_and_kept_as_it_came(tmp_path: Path) -> None:
     (exchange,) = shown(tmp_path, sent(b"{}", STREAM + b"data: [DONE]\n\n")).shown
     found = texts(exchange)
-    assert found["Answer, put together"] == (
+    assert found["Answer, joined"] == (
         "choices[0].index: 0\nchoices[0].delta.content: The sea is wide.\n"
         "choices[0].finish_reason: stop"
     )
     assert found["Answer, event by event (3)"].startswith("data: {")
 
 
-def test_what_is_no_json_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_text_that_is_not_json_is_shown_unchanged(tmp_path: Path) -> None:
     (exchange,) = shown(tmp_path, sent(b"no json", b"Internal Error \xff", error="reset")).shown
     assert texts(exchange) == {
         "Request": "no json", "Answer": "Internal Error \ufffd", "How it ended": "reset",
@@ -208,7 +208,7 @@ def test_server_log_is_linked_where_it_goes_with_the_report(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "log", ["/etc/hostname", "../outside.log", "nowhere", "", "\0", "x" * 9999]
 )
-def test_a_log_outside_the_report_is_no_link(tmp_path: Path, log: str) -> None:
+def test_a_log_outside_the_report_is_not_linked(tmp_path: Path, log: str) -> None:
     report = tmp_path / "report"
     report.mkdir()
     (tmp_path / "outside.log").write_text("x")

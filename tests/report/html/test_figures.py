@@ -47,7 +47,7 @@ def test_memory_is_stacked_on_one_scale() -> None:
         ("weights", 2.0),
         ("cache of 3 requests of full length (not enough: 6.00 GiB are needed)", 4.0),
     ]
-    assert section.figures[0] == ("tokens the KV cache holds", "4,000", "2,000")
+    assert section.figures[0] == ("tokens that fit in the KV cache", "4,000", "2,000")
     bars = [mark for mark in section.drawing.marks if mark.kind == "rect"]
     assert sum(mark.width for mark in bars[:4]) == pytest.approx(98, abs=0.1)
     assert sum(mark.width for mark in bars[4:]) == pytest.approx(98 * 6 / 7, abs=0.1)
@@ -58,7 +58,7 @@ def test_unreported_memory_is_not_drawn() -> None:
     section = memory({"planned": PLAN, "told": {"kv_gib": 1.0}})
     assert section
     assert [part.name for part in section.bars[1][1]] == ["KV cache"]
-    assert section.notes == ("the server does not tell its weights",)
+    assert section.notes == ("the server does not report its weights",)
     assert memory({"planned": PLAN}) is None
     assert memory({"planned": {"pool": None}, "told": {"kv_tokens": 1.0}}) is None
 
@@ -87,7 +87,7 @@ def test_blocks_of_both_sides_are_summarized() -> None:
         ("new", 5, "10 ms", "20 ms", "30 ms"), ("old", 1, "10 ms", "10 ms", "10 ms"),
     )  # fmt: skip
     assert len(places(distribution.drawing, "block")) == 6
-    assert len(places(distribution.drawing, "median")) == 1  # of one block there are no quartiles
+    assert len(places(distribution.drawing, "median")) == 1  # one block has no quartiles
 
 
 def test_no_measurement_has_no_section() -> None:

@@ -53,7 +53,7 @@ def test_every_figure_of_a_run_that_passed_is_on_the_page() -> None:
         "most in the queue", "most of the KV cache in use", "preemptions",
         "streams, over its time", "seconds since the load began", "The ladder of lengths",
         "Distance from the reference", "The boot's phases", "loading the weights",
-        "The highest rate that is kept", "p95 TTFT is 9 s",
+        "The highest sustained rate", "p95 TTFT is 9 s",
     ):  # fmt: skip
         assert words in text, words
 
@@ -89,7 +89,7 @@ def test_judged_lane_is_first_with_its_change() -> None:
     assert table(served)["streams"]["preemptions, old"] == "3"
 
 
-def test_a_family_that_only_one_lane_has_stands_alone() -> None:
+def test_a_family_of_only_one_lane_is_shown_alone() -> None:
     theirs = load(THEIRS)
     theirs["families"] = []
     assert panels(passed(), theirs)["Latencies under load"].columns[1:] == ("p50", "p90", "p99")
@@ -183,7 +183,7 @@ def test_a_failed_runs_figures_are_there_too() -> None:
         (2.0, 1.0, "-50.0%"),
     ],
 )
-def test_change_of_what_is_not_known_is_a_dash(
+def test_change_of_an_unknown_figure_is_a_dash(
     before: float | None, now: float | None, shown: str
 ) -> None:
     assert change(before, now) == shown

@@ -104,7 +104,7 @@ def test_page_has_every_part_of_the_document() -> None:
         "glm: stop expired 2026-11-01",
         "Warning: 3 axes changed at once",
         "Unchanged: torch 2.13.0+cpu", "Not known, and so not counted as unchanged: driver",
-        "Regressions 2", "Fail on both lanes 1", "Mended 1", "Judged unequally 1", "Drift 3",
+        "Regressions 2", "Fail on both lanes 1", "Fixed 1", "Different outcomes 1", "Drift 3",
         "The server boots, answers sensibly",
         "Prompt is the recorded: assistant-last",
         "nothing for 250 ms",
@@ -135,7 +135,7 @@ def test_page_begins_with_verdict_reasons_and_changes() -> None:
     ("promotion", "says"),
     [
         ("PROMOTE", "Every gate that applies passed: lane cpu may go into production."),
-        ("HOLD", "No gate failed, but not all of them could speak: lane cpu is not proven yet"),
+        ("HOLD", "No gate failed, but not every gate could decide: lane cpu is not proven yet"),
         ("REJECT", "Something users would notice is broken: lane cpu must not go into production"),
     ],
 )
@@ -158,7 +158,7 @@ def test_gates_that_did_not_run_are_one_reason() -> None:
 def test_next_step_is_a_command() -> None:
     document = empty()
     document["next"] = ["pytest --model glm --lane cpu -m throughput --update-baseline"]
-    assert f"What would make it PROMOTE {document['next'][0]}" in checked(document).text
+    assert f"To get PROMOTE {document['next'][0]}" in checked(document).text
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -192,7 +192,7 @@ def test_only_this_style_and_this_script_are_allowed() -> None:
     assert policy.count("sha256-") == 2
 
 
-def test_a_huge_document_is_cut_and_says_so() -> None:
+def test_a_huge_document_is_cut_with_a_note() -> None:
     text = checked(huge()).text
     assert "more failures are not shown here; verdict.json has them" in text
     assert "characters left out; verdict.json has them" in text
@@ -263,7 +263,7 @@ def test_judged_lane_is_the_first_column_everywhere() -> None:
     assert re.search(r"<td><code>0\.32\.0</code></td><td><code>0\.31\.0</code>", html)
 
 
-def test_page_says_why_parts_of_a_bundle_are_unknown() -> None:
+def test_page_explains_why_parts_of_a_bundle_are_unknown() -> None:
     document = load(REJECT)
     document["bundle"] |= {"unknown": ["flags"], "why": ["stable is a URL: <b>"]}
     SCHEMA.validate(document)
@@ -293,7 +293,7 @@ def test_replay_of_an_incident_is_on_the_page() -> None:
         "then": "the words", "notes": ["another lane"],
     }  # fmt: skip
     text = checked(document).text
-    assert "REPRODUCED : incidents/one came to the same 3 of 5 times" in text
+    assert "REPRODUCED : incidents/one had the same outcome 3 of 5 times" in text
     assert "the words another lane" in text
 
 
