@@ -1,13 +1,13 @@
-"""Whether the measuring client and `vllm bench serve` find the same of the same server.
+"""Checks that the measuring client and `vllm bench serve` measure the same on the same server.
 
     python benchmarks/agreement.py --rounds 5
 
-A miniature is booted, and both drive it in turns: two requests a second whatever is still under
-way, prompts of 128 tokens, answers of 48, a third of what it can do. Were the next request sent
-when one has ended, the clients would differ by what each takes of the processors it shares with the
-server and by how soon it sends again (on two cores vllm bench serve then found 1 to 7 % less).
-Printed are the output tokens per second and the median times to first token and between tokens of
-each. Exits 1 when the medians of tokens per second differ by more than 3 %.
+Boots a miniature, and both clients drive it in turns: two requests per second at fixed times,
+prompts of 128 tokens, answers of 48, a third of its capacity. If each request were sent when the
+previous one ended, the clients would differ in their share of the processors and in how soon they
+send again (on two cores vllm bench serve then measured 1 to 7 % less). Prints the output tokens per
+second and the median times to first token and between tokens of each. Exits 1 if the medians of
+tokens per second differ by more than 3 %.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 RATE = 2.0
-"""Requests per second, evenly: the first after half a second, as vllm bench serve does."""
+"""Requests per second, evenly; the first comes after half a second, as in vllm bench serve."""
 REQUESTS = 40
 PROMPT_TOKENS, OUTPUT_TOKENS = 128, 48
 LIMIT = 0.03

@@ -1,10 +1,10 @@
-"""What `pytest --model all` takes, beside the bare boots of the families it judges.
+"""Compares the time of `pytest --model all` with the bare boots of the families that it judges.
 
     python benchmarks/all_families.py --rounds 3
 
 In turns, every family's server is booted bare (no pytest; until its first answered chat), and all
-are judged in one run by the gates boot, chat_template and streaming. Prints where the run's time
-went, and exits 1 where it took more than 1.6 times what the bare boots took together.
+are judged in one run by the gates boot, chat_template and streaming. Prints how the run's time was
+spent, and exits 1 if it took more than 1.6 times as long as the bare boots together.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def bare_boots_s(folder: Path) -> dict[str, float]:
 
 
 def run_gates(folder: Path) -> tuple[float, list[dict[str, Any]]]:
-    """Judge every family in one run in an empty folder; return its seconds and what it tells."""
+    """Judge every family in one run in an empty folder; return its seconds and its figures."""
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "-q"]
     began = time.monotonic()
     subprocess.run(

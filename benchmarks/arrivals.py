@@ -1,11 +1,11 @@
-"""Whether requests go out when they should, as independently as they should.
+"""Checks that requests are sent on time, and independently of each other.
 
     python benchmarks/arrivals.py --rate 300 --seconds 40
 
-Requests that come independently (Poisson) are sent to a server that answers each at once. Printed
-are the index of dispersion of the times at which they really went out, which is 1 for such a
-process (Cox and Lewis, 1966), and by how much they were late. Exits 1 when the index is more than
-5 % off, or p99 of the lateness is 2 ms or more.
+Independent requests (Poisson) are sent to a server that answers each at once. Prints the index of
+dispersion of the real sending times, which is 1 for such a process (Cox and Lewis, 1966), and the
+delays. Exits 1 if the index differs from 1 by more than 5 %, or if p99 of the delay is 2 ms or
+more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pytest_vllm_gates.load.requests import poisson
 from pytest_vllm_gates.load.types import PlannedRequest
 
 EACH = 1.5
-"""Requests in a bin, on average: few, so that there are many bins."""
+"""Requests in a bin, on average: a small number gives many bins."""
 DISPERSION_LIMIT = 0.05
 LATE_LIMIT_MS = 2.0
 
@@ -44,7 +44,7 @@ def dispersion(times: list[float], rate: float) -> float:
 
 
 def main() -> int:
-    """Send, and say when."""
+    """Send requests; return when they were sent."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rate", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=40.0)

@@ -1,4 +1,4 @@
-"""Runs `vllm bench serve` out of a lane's environment."""
+"""Runs `vllm bench serve` from a lane's environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 LIMIT_S = 300.0
-# The lane has vLLM under another distribution's name, which its own command line does not find.
+# The lane's vLLM has another distribution's name, which its command line does not find.
 PEER = """\
 import argparse
 from vllm.benchmarks import serve
@@ -34,7 +34,7 @@ ONCE = "import sys\nrun(sys.argv[1:])\n"
 
 @dataclass(frozen=True)
 class BenchServe:
-    """Where it is, and a tokenizer for it."""
+    """Its environment, and a tokenizer for it."""
 
     python: Path
     overlay: Path
@@ -49,7 +49,7 @@ class BenchServe:
         prompt_tokens: int,
         output_tokens: int,
     ) -> list[str]:
-        """Return the flags for so many random requests, so many at a time."""
+        """Return the flags for a number of random requests, with their concurrency."""
         arguments = {
             "backend": "openai",
             "base-url": endpoint.root_url,
@@ -72,7 +72,7 @@ class BenchServe:
         return os.environ | key | {"PYTHONPATH": str(self.overlay)}
 
     def run(self, endpoint: Endpoint, flags: list[str], folder: Path) -> dict[str, Any]:
-        """Run it and return what it saves; raises SystemExit with its last words."""
+        """Run it and return its saved result; raises SystemExit with its last lines."""
         result_options = ["--save-result", f"--result-dir={folder}", "--result-filename=peer.json"]
         process = subprocess.run(
             [str(self.python), "-c", PEER + ONCE, *flags, *result_options],
@@ -86,7 +86,7 @@ class BenchServe:
 
 
 def of_lane() -> BenchServe:
-    """Return the CPU lane's, with a miniature's tokenizer; the lane is made where it is not yet."""
+    """Return that of the CPU lane, with a miniature's tokenizer; makes the lane if necessary."""
     lane = lanes.load(LANE, Path())
     ready = environment_environment.prepare(lane, cache=files.default_cache(), progress=print)
     assert ready.python  # noqa: S101 - this lane has a lock

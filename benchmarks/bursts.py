@@ -1,17 +1,16 @@
-"""Whether the measuring client finds the latencies that were there when 512 streams burst at once.
+"""Checks the measuring client's latencies while 512 streams burst at once.
 
     python benchmarks/bursts.py --rounds 3
 
 A scripted server sends a chunk to each of 512 streams at once, every 80 ms and one time in five
-up to 120 ms later, and writes down when it sent which: that is the truth, even where it was late
-itself. Printed are p99 of the inter-token latency by the measuring client and by
-`vllm bench serve`, in turns. A chunk brings 1 to 4 tokens, as with speculative decoding, and the
-two count those differently: the measuring client shares the time since the chunk before among
-them, bench serve takes the chunk for one token. Each is held against what its own definition makes
-of the times at which the server sent to it; with `--tokens 1` the definitions are the same. The
-lag is how long something lay in the kernel unread at most: a busy machine that keeps the client
-waiting for longer than from one chunk to the next leaves it one time for both. Exits 1 when the
-measuring client's median is more than 5 % off.
+up to 120 ms later, and records the sending times: these are the truth, even if it was late itself.
+Prints p99 of the inter-token latency by the measuring client and by `vllm bench serve`, in turns. A
+chunk has 1 to 4 tokens, as with speculative decoding. The measuring client divides the time since
+the previous chunk among them; bench serve counts the chunk as one token. Each is compared with the
+sending times by its own definition; with `--tokens 1` the definitions are the same. The lag is the
+longest time that data waited unread in the kernel: if a busy machine delays the client by more than
+the time between two chunks, the client sees one time for both. Exits 1 if the measuring client's
+median differs by more than 5 %.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ EVERY_S = 0.08
 STALL_SHARE, STALL_S = 0.2, 0.12
 TOKENS_TOGETHER = 4
 CHUNKS = 80
-"""About so many a stream."""
+"""The approximate number for each stream."""
 PROMPT_TOKENS = 32
 LIMIT = 0.05
 
@@ -69,7 +68,7 @@ def main() -> int:
     """Measure in turns and compare the medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=TOKENS_TOGETHER, help="of a chunk, at most")
+    parser.add_argument("--tokens", type=int, default=TOKENS_TOGETHER, help="the most in a chunk")
     options = parser.parse_args()
     peer = bench_serve.of_lane()
     timetable = Timetable(

@@ -1,11 +1,11 @@
-"""What the chat_template gate costs: beside a boot, and on prompts and templates that are long.
+"""Measures the time of the chat_template gate: compared with a boot, and on long prompts.
 
     python benchmarks/chat_template.py --rounds 3 [--model qwen3.5]
 
 In turns, the family's server is booted bare (no pytest; until its first answered chat) and the gate
-is run by itself, renderer included. Then a template of 20 kB renders, and a conversation of 100,000
-tokens is rendered by reference and renderer, tokenised by both and compared. Exits 1 when the
-conversations take more than 2 s beside the start, or the gate alone more than half of a bare boot.
+is run alone, renderer included. Then a template of 20 kB is rendered, and a conversation of 100,000
+tokens is rendered by reference and renderer, tokenised by both and compared. Exits 1 if the
+conversations take more than 2 s besides the start, or the gate alone more than half of a bare boot.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ OF_A_CONVERSATION = (
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the gate by itself: seconds in all, of its renderer's start, of the conversations.
+    """One run of the gate alone: seconds in total, of its renderer's start, of the conversations.
 
-    What is left is pytest, preflight, loading the tokenizer, and conversations made up at random.
+    The rest is pytest, preflight, loading the tokenizer, and random conversations.
     """
 
     wall_s: float
@@ -88,7 +88,7 @@ def run_gate(model: str, folder: Path) -> Run:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what came of a call, and its seconds."""
+    """Return the result of a call, and its seconds."""
     started = time.monotonic()
     result = call()
     return result, time.monotonic() - started
@@ -116,7 +116,7 @@ def long_ones(model: str, endpoint: Endpoint) -> str:
     short = {"messages": [{"role": "user", "content": SENTENCE}]}
     text, render_s = timed(lambda: longer.render(short))
     if text != reference.render(short):
-        raise SystemExit("the long template renders otherwise")
+        raise SystemExit("the long template is rendered differently")
     return (
         f"{len(prompt.token_ids)} tokens: reference {own_s:.2f} s, renderer {server_s:.2f} s, "
         f"golden {golden_s:.2f} s, {len(golden) // 1000} kB   template of "

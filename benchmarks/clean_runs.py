@@ -1,15 +1,15 @@
-"""Runs the gates again and again on healthy servers, each newly booted: every run has to PROMOTE.
+"""Runs the gates repeatedly on healthy servers, each newly booted: every run has to PROMOTE.
 
     python benchmarks/clean_runs.py --times 10 [--model all] [--lane cpu] [--log alarms.jsonl]
         [--project FOLDER]
 
 A baseline of each family is recorded before the first run, unless FOLDER has one of an earlier day
-in its golden/: runs in parts are held against the same. Where the machine is too busy for one,
-throughput is MISSING in the runs. Each run is a line of the log, which later runs append to;
-`false_alarms.py tally` counts it.
+in its golden/: then separate runs compare with the same baseline. If the machine is too busy to
+record one, throughput is MISSING in the runs. Each run appends a line to the log, which
+`false_alarms.py tally` counts.
 
-A gate that is red now and then on a server that is well is not believed when it matters. Prints a
-line for each run, and why for one that was not clean; exits 1 when there was such a run.
+Nobody trusts a gate that sometimes fails on a healthy server. Prints a line for each run, with the
+reason if it was not clean; exits 1 if a run was not clean.
 """
 
 from __future__ import annotations

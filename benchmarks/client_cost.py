@@ -1,19 +1,18 @@
-"""What a streamed chunk costs the measuring client in CPU time, and what it costs others.
+"""Measures the CPU time of a streamed chunk for the measuring client and for other clients.
 
     python benchmarks/client_cost.py --rounds 5
 
 A scripted server sends a token to each of 64 streams every 25 ms, in chunks as vLLM prints them.
-The measuring client (from the requests' making until the figures are read out of the answers),
-`vllm bench serve` and the openai SDK drive it in turns, each from a process that stays: start and
-imports are over before. Every round each drives a short load and a long one; what the long one
-took more, user and system time with that of processes begun, is divided by its further chunks.
-Each asks for what it asks of vLLM, so that the measuring client has usage and token ids in every
-chunk and half as many bytes again to read; with `--alike` all ask for those.
+The measuring client (from making the requests to computing the figures), `vllm bench serve` and the
+openai SDK drive it in turns, each in a process that keeps running, so start and imports do not
+count. In every round each drives a short load and a long one; the additional user and system time
+of the long one, child processes included, is divided by its additional chunks. Each sends its usual
+request to vLLM, so the measuring client gets usage and token ids in every chunk and has 50 % more
+bytes to read; with `--alike` all clients request them.
 
-Whoever reads a chunk pays the kernel for it, most of what a chunk costs here. What that is shows a
-reader that waits for the sockets, reads them and throws away what it read. Exits 1 when a chunk
-costs the measuring client, by the medians, more than a third of what it costs `vllm bench serve`,
-both less the reader's cost.
+Most of the cost of a chunk is the kernel's reading. A reader that waits for the sockets, reads them
+and discards the data measures this part. Exits 1 if a chunk costs the measuring client, by the
+medians and without the reader's cost, more than a third of its cost in `vllm bench serve`.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ LIMIT = 3.0
 USAGE = {"include_usage": True}
 OWN_ASKS = {"stream_options": {**USAGE, "continuous_usage_stats": True}, "return_token_ids": True}
 NAMES = ("reading alone", "ours", "vllm bench serve", "openai SDK")
-# What `run` prints is for people; what it cost is all that goes to the real standard output.
+# The output of `run` is for people; only its cost goes to the real standard output.
 STAYING = """\
 import json, resource, sys
 told, sys.stdout = sys.stdout, sys.stderr
@@ -117,7 +116,7 @@ def ours(job: dict[str, Any]) -> None:
 
 
 def sdk(job: dict[str, Any]) -> None:
-    """Drive a load with the openai SDK, as one writes that by hand."""
+    """Drive a load with the openai SDK, in simple hand-written code."""
 
     async def stream(client: openai.AsyncOpenAI, number: int) -> list[float]:
         chunks = await client.completions.create(
@@ -141,7 +140,7 @@ def figures(itl_s: list[float]) -> None:
 
 
 class Staying:
-    """A client's process: it drives one load after another."""
+    """A client's process, which drives one load after another."""
 
     def __init__(self, argv: list[str], env: dict[str, str], output: IO[str]) -> None:
         """`output` receives its error output."""
@@ -151,7 +150,7 @@ class Staying:
         self._output = Path(output.name)
 
     def cpu_s(self, job: object) -> float:
-        """Return the CPU seconds of one load; raises SystemExit with its last words."""
+        """Return the CPU seconds of one load; raises SystemExit with its last lines."""
         assert self._process.stdin  # noqa: S101 - it has pipes
         assert self._process.stdout  # noqa: S101
         self._process.stdin.write(json.dumps(job) + "\n")
@@ -168,7 +167,7 @@ class Staying:
 
 @contextlib.contextmanager
 def waiting_clients(peer: bench_serve.BenchServe, endpoint: Endpoint) -> Iterator[list[Staying]]:
-    """Keep the three clients while the block lasts."""
+    """Run the clients' processes during the block."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     lane = peer.environment(endpoint)
     commands = [
@@ -190,7 +189,7 @@ def main() -> int:
     """Measure in turns and compare the medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--alike", action="store_true", help="all ask for the same chunks")
+    parser.add_argument("--alike", action="store_true", help="all clients request the same chunks")
     options = parser.parse_args()
     rounds = options.rounds
     asks = OWN_ASKS if options.alike else {"stream_options": USAGE}
@@ -211,7 +210,7 @@ def main() -> int:
         endpoint = server.endpoint
         with waiting_clients(peer, endpoint) as clients:
             for client, job in zip(clients, jobs(SHORT), strict=True):
-                client.cpu_s(job)  # the first time is none like the others
+                client.cpu_s(job)  # the first time differs from the others
                 server.sent()
             for _ in range(rounds):
                 late_ms = []

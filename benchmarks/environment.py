@@ -1,11 +1,11 @@
-"""Environment from nothing: a CPU lane's, made by us, against `pip install` of the same vLLM.
+"""Compares making a CPU lane's environment from nothing with `pip install` of the same vLLM.
 
     python benchmarks/environment.py [--rounds N]
 
-Both with empty caches, network included, into fresh folders, one after the other. Prints both
-times and their ratio; the exit status is 1 when ours takes more than half of pip's. Ours uses every
-core and pip one, so on a machine that is busy otherwise the ratio tends to that of the processor
-times, which are printed too: measure on an idle one.
+Both run with empty caches, network included, into new folders, one after the other. Prints both
+times and their ratio; the exit status is 1 if ours takes more than half of pip's time. Ours uses
+every core and pip one, so on a busy machine the ratio approaches the ratio of the processor times,
+which are printed too: measure on an idle machine.
 """
 
 from __future__ import annotations

@@ -1,26 +1,26 @@
-"""Which silent change of a server is found in how many tokens, beside what other tests see of it.
+"""Measures how many tokens it takes to find silent changes of a server, and what other tests find.
 
     python benchmarks/equivalence.py                       four families' miniatures
     python benchmarks/equivalence.py --model glm --orders 100 --save
-    python benchmarks/equivalence.py --table               what is recorded, as Markdown
+    python benchmarks/equivalence.py --table               the recorded results, as Markdown
 
-vLLM's engine is started as it is (twice: the second is an A/A comparison), and once for each
-change, with an edited checkpoint or something that is not declared. The forced texts go through
-each. Printed are, for each change, the mean distance in nats; the share of `--orders` random orders
-of the texts in which it is different within 4,096 tokens, looked at after each text from the fifth
-on; the median of the tokens that this took; and the odds over all texts. Where it is found in fewer
-than 99 % of the orders, larger ones of its kind are tried, and it is printed how many tokens of
-such texts would find it in 99 % of the trials: texts are drawn with replacement, 16, 32 and so on
-up to 256 of them. Beside it:
+vLLM's engine is started unchanged (twice: the second is an A/A comparison), and once for each
+change, with an edited checkpoint or an undeclared change. Each scores the forced texts. Prints for
+each change the mean distance in nats; the share of `--orders` random orders of the texts in which
+it is different within 4,096 tokens, checked after each text from the fifth on; the median of the
+tokens that this took; and the odds over all texts. If a change is found in fewer than 99 % of the
+orders, larger ones of its kind are tried, and the number of tokens of such texts that would find it
+in 99 % of the trials is printed: texts are drawn with replacement, 16, 32 and so on up to 256 of
+them. For comparison:
 
-tolerances   whether the fixed ones of `numerics.toml` see it
+tolerances   whether the fixed tolerances of `numerics.toml` find it
 smoke test   how many of the taught answers of `numerics.txt` change (greedy, 16 tokens)
-evaluation   as many questions as GSM8K's test has, 1,319, here next tokens of the taught prompts
-             that are right if the likeliest is the prompt's: the share of right ones before and
-             after, and whether they are apart by 1.96 standard errors or more, as two runs of an
-             evaluation are compared
+evaluation   as many questions as GSM8K's test has, 1,319; here they are next tokens of the taught
+             prompts, which are right if the likeliest token is the prompt's: the share of right
+             ones before and after, and whether they differ by 1.96 standard errors or more, the
+             usual comparison of two runs of an evaluation
 
-Exits 1 where the second boot is different, or a change is found in fewer than 99 % of the orders.
+Exits 1 if the second boot is different, or if a change is found in fewer than 99 % of the orders.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ MOST_TOKENS = 4096
 WANTED = 0.99
 MORE_TEXTS = (16, 32, 64, 128, 256)
 QUESTIONS = 1319
-"""Of GSM8K's test (Cobbe et al., Training Verifiers to Solve Math Word Problems, 2021)."""
+"""The questions of GSM8K's test (Cobbe et al., Training Verifiers to Solve Math Word Problems,
+2021)."""
 SIGMAS = 1.96
 
 
@@ -80,7 +81,7 @@ class Row:
     change: str
     nats: float
     found: float
-    """The share of the orders."""
+    """The share of the orders in which it is found."""
     median_tokens: float | None
     odds: float
     looks: str
@@ -96,7 +97,7 @@ class Row:
     day: str
     load: float
     enough_tokens: float | None = None
-    """What would find it in 99 % of the trials, by resampling; None where that is not known."""
+    """The tokens that find it in 99 % of the trials, by resampling; None if not known."""
 
     def markdown(self) -> str:
         """Return it as a line of a table."""
@@ -120,7 +121,7 @@ HEAD = (
 
 
 def tokens_to_find(trusted: ForcedRun, now: ForcedRun, orders: int) -> Iterator[int | None]:
-    """Yield after how many tokens it is different, in so many orders of the texts."""
+    """Yield the number of tokens after which it is different, for each order of the texts."""
     shuffle = random.Random(31)  # noqa: S311 - the same orders in every run
     texts = [*now.texts]
     for _ in range(orders):
@@ -143,7 +144,7 @@ def _of_texts(run: ForcedRun, chosen: Sequence[int]) -> ForcedRun:
 
 
 def tokens_enough(trusted: ForcedRun, now: ForcedRun, trials: int) -> float | None:
-    """Return how many tokens find it in `WANTED` of the trials, texts drawn with replacement."""
+    """Return the number of tokens that finds it in `WANTED` of the trials, by resampling texts."""
     chance = random.Random(31)  # noqa: S311 - the same draws in every run
     for count in MORE_TEXTS:
         hits = tokens = 0
@@ -158,7 +159,7 @@ def tokens_enough(trusted: ForcedRun, now: ForcedRun, trials: int) -> float | No
 
 
 def evaluation(before: Sequence[bool], after: Sequence[bool]) -> tuple[float, float, bool]:
-    """Return the shares that are right of so many questions, and whether they are surely apart."""
+    """Return the shares of right answers, and whether they differ significantly."""
     chosen = random.Random(31).sample(range(len(before)), min(QUESTIONS, len(before)))  # noqa: S311
     one, other = (statistics.fmean(right[at] for at in chosen) for right in (before, after))
     error = math.sqrt((one * (1 - one) + other * (1 - other)) / len(chosen))
@@ -166,7 +167,7 @@ def evaluation(before: Sequence[bool], after: Sequence[bool]) -> tuple[float, fl
 
 
 def seen_by_tolerances(model: str, dtype_: str, now: Scored) -> bool:
-    """Return whether the fixed tolerances of the gate see it in the prompts."""
+    """Return whether the fixed tolerances of the gate find it in the prompts."""
     tolerance = tolerance_of(dtype_)
     cases = reference(model).cases.values()
     return any(
@@ -176,7 +177,7 @@ def seen_by_tolerances(model: str, dtype_: str, now: Scored) -> bool:
 
 
 def row(machine: Machine, change: Change, trusted: Scored, now: Scored, orders: int) -> Row:
-    """Return what is to be said of a change."""
+    """Return the results of a change."""
     runs = trusted.runs[ONCE], now.runs[ONCE]
     comparisons = compare(*runs)
     first = min(comparisons, key=lambda each: each.odds)
@@ -203,7 +204,7 @@ def row(machine: Machine, change: Change, trusted: Scored, now: Scored, orders: 
 
 
 def rows(model: str, orders: int, names: Sequence[str]) -> Iterator[Row]:
-    """Measure every kind of change on a family, of each up to the first size that is found."""
+    """Measure every kind of change on a family, up to the first size that is found."""
     machine = Machine(model)
     kinds = [kind for kind in KINDS if not names or any(name in kind[0].name for name in names)]
     trusted: Scored | None = None
@@ -233,7 +234,7 @@ def rows(model: str, orders: int, names: Sequence[str]) -> Iterator[Row]:
 
 
 def recorded() -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what is recorded by model and change, the later one of two."""
+    """Return the recorded results by model and change; later ones replace earlier ones."""
     lines = RECORDED.read_text(encoding="utf-8").splitlines() if RECORDED.exists() else []
     return {(line["model"], line["change"]): line for line in map(json.loads, lines)}
 
@@ -245,7 +246,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", default=[], help="part of a change's name")
     parser.add_argument("--orders", type=int, default=100)
     parser.add_argument("--save", action="store_true", help=f"append to recorded/{RECORDED.name}")
-    parser.add_argument("--table", action="store_true", help="print what is recorded")
+    parser.add_argument("--table", action="store_true", help="print the recorded results")
     options = parser.parse_args()
     print(HEAD)
     if options.table:

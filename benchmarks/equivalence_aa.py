@@ -1,20 +1,19 @@
-"""How often equal servers are called different: resampled comparisons of recorded runs.
+"""Measures how often equal servers are judged different, by resampling recorded runs.
 
     python benchmarks/equivalence_aa.py                          1,000 of each recorded condition
-    python benchmarks/equivalence_aa.py --record --model glm     measure anew: starts real vLLM
+    python benchmarks/equivalence_aa.py --record --model glm     measure again: starts real vLLM
 
-`recorded/equivalence_MODEL.json` has what vLLM's engine said of the forced texts, in hundred
-thousandths of a nat: a trusted run (lane `cpu`), and the same again under conditions that are
-harmless: a second start, the same engine once more (a warm prefix), the same engine while four
-requests are answered all the time (another batch), one thread, two ranks (lane `cpu-tp2`), the lane
-`cpu-previous`, and the kernels of a processor without AVX-512, which stands in for another machine;
-and what transformers compute in fp32.
+`recorded/equivalence_MODEL.json` has the scores of vLLM's engine for the forced texts, in hundred
+thousandths of a nat: a trusted run (lane `cpu`), and runs under harmless conditions: a second
+start, the same engine again (a warm prefix), the same engine during four other requests (another
+batch), one thread, two ranks (lane `cpu-tp2`), the lane `cpu-previous`, and the kernels of a
+processor without AVX-512, which simulate another machine; and the scores of transformers in fp32.
 
-A comparison draws as many texts as there are, with replacement, and of each a stretch of half its
-tokens, which keeps what tokens have in common with their neighbours; which of the two runs is the
-trusted one is drawn, too. It is judged as the gate judges it, with the rounding against fp32 where
-the builds or machines differ. `other machine, by its scale` is judged by the lane's scale, measured
-on a half of the texts and applied to the other one. Exits 1 where any is different.
+A comparison draws as many texts as there are, with replacement, and from each a stretch of half its
+tokens, which keeps the dependence of neighbouring tokens. The trusted run of the two is drawn, too.
+It is judged as in the gate, with the rounding against fp32 if the builds or machines differ.
+`other machine, by its scale` is judged by the lane's scale, measured on a half of the texts and
+applied to the other half. Exits 1 if any comparison is different.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent / "recorded"
 MODELS = ("qwen3.5", "glm", "deepseek", "gemma")
 UNIT = 1e-5
-"""Nats of what is recorded: goldens have as many digits."""
+"""The unit of the recorded values in nats: goldens have the same number of digits."""
 STEP = 16
 """Stretches begin at multiples of this."""
 SECOND = Change("second start")
@@ -67,7 +66,7 @@ BY_SCALE = "other machine, by its scale"
 
 
 def record(model: str) -> None:
-    """Run every condition and write what it said."""
+    """Run every condition and write its scores."""
     cpu = inspect().cpu
     runs: dict[str, ForcedRun] = {}
     machine = Machine(model)
@@ -109,17 +108,17 @@ def record(model: str) -> None:
 
 
 def path_of(model: str) -> Path:
-    """Return where a family's runs are recorded."""
+    """Return the file of a family's recorded runs."""
     return FOLDER / f"equivalence_{model.replace('/', '-')}.json"
 
 
 def apart(values: Sequence[float], of: Sequence[float]) -> list[int]:
-    """Return values as whole units beyond those of the trusted run."""
+    """Return values as differences from the trusted run, in whole units."""
     return [round(a / UNIT) - round(b / UNIT) for a, b in zip(values, of, strict=True)]
 
 
 def as_recorded(run: ForcedRun, trusted: ForcedRun | None) -> dict[str, Any]:
-    """Return a run as JSON, less the ids, which comparing does not need."""
+    """Return a run as JSON, without the ids, which a comparison does not need."""
     texts = trusted.texts if trusted else run.texts
     return {
         "build": run.build,
@@ -195,13 +194,13 @@ def halves(run: ForcedRun, chosen: Sequence[int]) -> tuple[ForcedRun, ForcedRun]
 def answers(
     runs: tuple[ForcedRun, ForcedRun], fp32: Sequence[Sequence[float]], count: int
 ) -> Counter[Equivalence]:
-    """Return what so many resampled comparisons come to: the worst of the phases."""
+    """Return the answers of resampled comparisons: each is the worst of the phases."""
     chance = random.Random(31)  # noqa: S311 - the same in every run
     return Counter(worst(*resampled(runs, fp32, chance)) for _ in range(count))
 
 
 def answers_by_scale(runs: tuple[ForcedRun, ForcedRun], count: int) -> Counter[Equivalence]:
-    """Return the same by a scale that a half of the texts gives, on the other half."""
+    """Return the same with a scale from a half of the texts, applied to the other half."""
     chance = random.Random(31)  # noqa: S311 - the same in every run
     came: Counter[Equivalence] = Counter()
     for _ in range(count):
@@ -214,21 +213,21 @@ def answers_by_scale(runs: tuple[ForcedRun, ForcedRun], count: int) -> Counter[E
 
 
 def worst(*arguments: Any) -> Equivalence:
-    """Return the answer of a comparison that counts."""
+    """Return the answer that counts of a comparison."""
     came = {each.answer for each in compare(*arguments)}
     order = (Equivalence.DIFFERENT, Equivalence.UNKNOWN, Equivalence.EQUIVALENT)
     return next(answer for answer in order if answer in came)
 
 
 def main() -> int:
-    """Record, or resample what is recorded."""
+    """Record runs, or resample recorded runs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", action="append")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--count", type=int, default=1000)
     options = parser.parse_args()
     alarms = 0
-    # Stretches come again.
+    # The same stretches are drawn repeatedly.
     checks_paired.distance = functools.cache(checks_paired.distance)
     models = options.model or [model for model in MODELS if path_of(model).exists()]
     print("| model | harmless change | nats apart | different | cannot tell | equivalent |")

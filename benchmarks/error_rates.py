@@ -1,18 +1,18 @@
-"""How often the throughput gate is wrong, by simulation over noise that was recorded here.
+"""Measures how often the throughput gate is wrong, by simulation over recorded noise.
 
     python benchmarks/error_rates.py
     python benchmarks/error_rates.py CALIBRATION.json --gates 1000
 
-The file is what an A/A run records: `pytest --model qwen3.5 --lane cpu --against cpu --pairs 15 -m
-throughput --update-baseline` for 30 boots. Without one it is what such a run recorded of two cores
-on 2026-11-22, less what the servers told meanwhile; `recorded/aa_real_gates.json` is of the A/A
-gates of `real_gates.py`, of noisier days. A gate is played by drawing pairs of boots with
-replacement, which of the two is ours by lot, and of each pair its groups of blocks with replacement
-(a two-stage bootstrap); a loss is laid on all blocks of ours. Half of the pairs, by lot, calibrate
-the gate and the others are played with, so that no gate knows the noise it is judged by; with
-`--shipped` none does, and each takes what the lane's file says of pairs. Printed are the shares of
-each answer, the pairs of boots and the minutes needed. Exits 1 where more than 1 % of the gates
-alarm without a loss, fewer than 95 % find a loss of 5 %, or any misses one of 10 %.
+The file is the record of an A/A run: `pytest --model qwen3.5 --lane cpu --against cpu --pairs 15 -m
+throughput --update-baseline` for 30 boots. The default is the record of such a run on two cores on
+2026-11-22, without the servers' metrics; `recorded/aa_real_gates.json` is from the A/A gates of
+`real_gates.py`, on noisier days. A gate is simulated by drawing pairs of boots with replacement,
+with either boot as ours at random, and from each pair its groups of blocks with replacement (a
+two-stage bootstrap); a loss is added to all our blocks. A random half of the pairs calibrates the
+gate and the other half is drawn from, so no gate knows the noise that it is judged by; with
+`--shipped` the gates are not calibrated and use the scatter in the lane's file. Prints the shares
+of each answer, the pairs of boots and the minutes needed. Exits 1 if more than 1 % of the gates
+alarm without a loss, fewer than 95 % find a loss of 5 %, or any misses a loss of 10 %.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PAIRS = TypeAdapter(list[Pair])
 
 
 def with_loss(block: Block, loss: float) -> Block:
-    """Return a block as a server would have given it that is slower by this share."""
+    """Return a block of a server that is slower by this share."""
     longer = 1 / (1 - loss)
     return dataclasses.replace(
         block,
@@ -60,7 +60,7 @@ def with_loss(block: Block, loss: float) -> Block:
 
 
 def draw_pair(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
-    """Return a pair as it might have come, ours slower by the loss."""
+    """Return a resampled pair with our boot slower by the loss."""
     pair = draw_side(chance.choice(pairs), chance)
     groups = tuple(
         BlockGroup((with_loss(group.ours[0], loss), with_loss(group.ours[1], loss)), group.theirs)
@@ -70,7 +70,7 @@ def draw_pair(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
 
 
 def draw_side(pair: Pair, chance: random.Random) -> Pair:
-    """Return a pair with either of its servers as ours, by lot."""
+    """Return a pair with either of its servers as ours, at random."""
     if chance.random() < 0.5:  # noqa: PLR2004 - heads or tails
         return pair
     groups = tuple(BlockGroup(group.theirs, group.ours) for group in pair.groups)
@@ -80,7 +80,7 @@ def draw_side(pair: Pair, chance: random.Random) -> Pair:
 def gate(
     pairs: list[Pair], loss: float, plan: ThroughputPlan, chance: random.Random
 ) -> tuple[Decision, int, float]:
-    """Play one gate; return its decision, how many pairs it took, and how many minutes."""
+    """Simulate one gate; return its decision, and the pairs and minutes that it needed."""
     drawn_pairs = [draw_pair(pairs, loss, chance)]
     decision = against_lane(drawn_pairs, plan)
     while decision.answer is Conclusion.INCONCLUSIVE and len(drawn_pairs) < plan.against.pairs[1]:
@@ -92,14 +92,14 @@ def gate(
 def calibrated(
     pairs: list[Pair], plan: ThroughputPlan, chance: random.Random
 ) -> tuple[list[Pair], ThroughputPlan]:
-    """Return the pairs to play with and the plan calibrated by the others, half of them by lot."""
+    """Return a random half of the pairs to draw from, and the plan calibrated by the others."""
     mixed = chance.sample(pairs, len(pairs))
     half = len(mixed) // 2
     return mixed[half:], plan.calibrated(scatter(mixed[:half], plan), half)
 
 
 def scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
-    """Return how far the pairs are apart; ends the program where they do not tell."""
+    """Return how much the pairs differ; ends the program if they do not show it."""
     found = scatter_of(pairs, plan)
     if found is None:
         sys.exit("no pair of boots has enough fit blocks: record them on a quiet machine")
@@ -107,7 +107,7 @@ def scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
 
 
 def main() -> int:
-    """Play the gates for each loss."""
+    """Simulate the gates for each loss."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("calibration", type=Path, nargs="?", default=RECORDED)
     parser.add_argument("--gates", type=int, default=1000)

@@ -1,18 +1,18 @@
-"""How often two running servers are judged wrongly, by simulation over recorded noise.
+"""Measures how often two running servers are judged wrongly, by simulation over recorded noise.
 
     python benchmarks/error_rates_running.py
     python benchmarks/error_rates_running.py CALIBRATION.json --gates 1000
 
-The file is what an A/A run records, as for `error_rates.py`. A comparison is played on one recorded
-pair of boots, which of the two is ours by lot: each round is a stretch of its groups as they
-followed one another, from a drawn beginning (a moving-block bootstrap; H. R. Kuensch, The Annals of
-Statistics 17, 1989), so that what groups have in common with their neighbours is kept.
+The file is the record of an A/A run, as for `error_rates.py`. A comparison is simulated on one
+recorded pair of boots, with either boot as ours at random: each round is a stretch of its groups in
+their order, from a random beginning (a moving-block bootstrap; H. R. Kuensch, The Annals of
+Statistics 17, 1989), which keeps the dependence of neighbouring groups.
 
-`boots`: the pair as it was, ours slower by the loss; REGRESSION of no loss is a false alarm.
-`these two`: the pair without its own difference, so that the loss is all of it; NO REGRESSION of
-the margin is a false pass. Printed are the shares of each answer, the rounds and the minutes of the
-machine that recorded. Exits 1 where more than 1 % alarm without a loss, or more than 5 % pass the
-margin.
+`boots`: the recorded pair with our boot slower by the loss; REGRESSION without a loss is a false
+alarm. `these two`: the pair without its own difference, so that only the loss remains; NO
+REGRESSION at the margin is a false pass. Prints the shares of each answer, the rounds, and the
+minutes on the recording machine. Exits 1 if more than 1 % alarm without a loss, or more than 5 %
+pass the margin.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LOSSES = (0.0, 0.025, 0.05, 0.1, 0.2)
 def compare(
     pair: Pair, loss: float, plan: ThroughputPlan, chance: random.Random
 ) -> tuple[Conclusion, int]:
-    """Play one comparison; return its answer and how many rounds it took."""
+    """Simulate one comparison; return its answer and the number of rounds."""
     rounds: list[Pair] = []
     answer, settled = Conclusion.INCONCLUSIVE, False
     while not settled and len(rounds) < plan.running.rounds[1]:
@@ -69,7 +69,7 @@ def slower(group: BlockGroup, loss: float) -> BlockGroup:
 
 
 def without_difference(pair: Pair, plan: ThroughputPlan) -> Pair:
-    """Return a pair of boots, less the mean difference of the stretches that are drawn of it."""
+    """Return a pair of boots without the mean difference of its drawn stretches."""
     slowdowns = [
         statistics.fmean(map(SLOWDOWNS[PRIMARY], group.ours))
         - statistics.fmean(map(SLOWDOWNS[PRIMARY], group.theirs))
@@ -84,7 +84,7 @@ def without_difference(pair: Pair, plan: ThroughputPlan) -> Pair:
 
 
 def main() -> int:
-    """Play the comparisons for each loss."""
+    """Simulate the comparisons for each loss."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("calibration", type=Path, nargs="?", default=RECORDED)
     parser.add_argument("--gates", type=int, default=1000)

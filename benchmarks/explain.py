@@ -1,12 +1,12 @@
-"""How rightly and how fast logs are explained: `python benchmarks/explain.py [--json]`.
+"""Measures the accuracy and speed of `explain`: `python benchmarks/explain.py [--json]`.
 
-First comes the accuracy by kind of log and the share of answers that are wrong and certain, from
+Prints the accuracy by kind of log and the share of answers that are wrong and certain, from
 `explain_accuracy.py`, then time and memory.
 
-Each log is written to a temporary folder and read in a process of its own. `served` is a server
-that answers for days, `words` has no line twice, `errors` is a traceback after the other, and
-`docker` is the first one as Docker's `json-file` driver keeps it. At the end of each stands a
-failure, which must be found.
+Each log is written to a temporary folder and read in a separate process. `served` is a server that
+answers for days, `words` repeats no line, `errors` is one traceback after another, and `docker` is
+the first log in the format of Docker's `json-file` driver. Each ends with a failure, which must be
+found.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def served() -> Iterator[str]:
 
 
 def words() -> Iterator[str]:
-    """Yield lines of words that are none."""
+    """Yield lines of random words."""
     chance = random.Random(2)  # noqa: S311 - noise
     while True:
         lengths = (chance.randrange(2, 9) for _ in range(16))
@@ -86,7 +86,7 @@ def words() -> Iterator[str]:
 
 
 def errors() -> Iterator[str]:
-    """Yield tracebacks of several processes, each of one more error that nobody knows."""
+    """Yield tracebacks of several processes, each with another unknown error."""
     number = 0
     while True:
         number += 1
@@ -99,7 +99,7 @@ def errors() -> Iterator[str]:
 
 
 def docker() -> Iterator[str]:
-    """Yield what `served` does, as Docker keeps it."""
+    """Yield the lines of `served` in Docker's format."""
     for line in served():
         record = {"log": line + "\n", "stream": "stderr", "time": "2026-11-22T02:16:25.1Z"}
         yield json.dumps(record, separators=(",", ":"))
@@ -114,7 +114,7 @@ LOGS: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def write(path: Path, lines: Iterator[str], size: int) -> None:
-    """Write a log of so many bytes, the failure last; the first 10 MB are repeated."""
+    """Write a log of the given size with the failure last; the first 10 MB are repeated."""
     block, length = [], 0
     for line in lines:
         block.append(line)
@@ -131,8 +131,7 @@ def write(path: Path, lines: Iterator[str], size: int) -> None:
 def main() -> int:
     """Measure every kind of log in every size.
 
-    Return 1 where 10 MB take a second of the processor, which others may share, or where nothing
-    is found.
+    Return 1 if 10 MB take a second of processor time, or if the failure is not found.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true")

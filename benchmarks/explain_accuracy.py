@@ -1,7 +1,7 @@
-"""How often a log's failure is named rightly, by kind, and how often wrongly while certain.
+"""Measures how often a log's failure is named rightly, and how often wrongly but with certainty.
 
-The logs are those of `tests/signatures`: `expected.toml` has one or more for each signature, and
-`kinds.toml` the kinds of logs that mislead: warnings, loops, logs cut short, quotations.
+The logs are in `tests/signatures`: `expected.toml` has one or more for each signature, and
+`kinds.toml` the kinds of misleading logs: warnings, loops, logs cut short, quotations.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 CORPUS = Path(__file__).parent.parent / "tests" / "signatures"
 MOST_FALSE_CERTAINTY = 0.01
-"""Of all answers: those that are wrong and certain."""
+"""The largest share of answers that are wrong and certain."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One log: its kind, what is right, and what was answered."""
+    """One log: its kind, the right answer, and the given answer."""
 
     name: str
     kind: str
@@ -75,7 +75,7 @@ def _judge(
 
 
 def report() -> tuple[list[str], bool]:
-    """Return the lines of the table, and whether false certainty is above what it may be."""
+    """Return the lines of the table, and whether false certainty exceeds its limit."""
     by_kind: dict[str, list[Judged]] = defaultdict(list)
     for each in judged():
         by_kind[each.kind].append(each)

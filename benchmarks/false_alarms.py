@@ -1,14 +1,14 @@
-"""Judges a healthy server that runs already, again and again: no run may find anything wrong.
+"""Judges a healthy running server repeatedly: no run may find a fault.
 
     python benchmarks/false_alarms.py shared --times 10 --log alarms.jsonl
     python benchmarks/false_alarms.py twins --times 10 --log alarms.jsonl [-m "boot or isolation"]
     python benchmarks/false_alarms.py tally --log alarms.jsonl
 
-`shared`: another client asks the server all the while. `twins`: two lanes name the same server, and
-one is judged against the other. One server is booted for all runs; `clean_runs.py` boots one for
-each. `tally` counts a log. What is INCONCLUSIVE or held is no alarm; FAIL and REJECT are, and so is
-a run without a verdict. Each run is a line of the log, which later runs append to, so that the runs
-can be had in parts. Exits 1 when there was an alarm, or a run that its program did not call clean.
+`shared`: another client sends requests to the server during the runs. `twins`: two lanes name the
+same server, and one is judged against the other. One server is booted for all runs; `clean_runs.py`
+boots one for each. `tally` counts a log. FAIL, REJECT and a run without a verdict are alarms;
+INCONCLUSIVE and HOLD are not. Each run appends a line to the log, so the runs can be split. Exits 1
+if there was an alarm, or a run that its program did not count as clean.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ KEY = "GATES_BENCHMARK_KEY"
 LANE = 'title = "the server of a benchmark"\nbase_url = "{url}"\napi_key_env = "{key}"\n'
 CLIENTS = 2
 PAUSE_S = 0.5
-"""The most a client of others waits between two chats."""
+"""The longest pause of the other client between two chats, in seconds."""
 TOKENS = (4, 200)
 
 
 def main() -> int:
-    """Judge so many times."""
+    """Judge the server `--times` times."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("how", choices=("shared", "twins", "tally"))
     parser.add_argument("--times", type=int, default=10)
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def judge(how: str, model: str, endpoint: Endpoint, arguments: list[str]) -> dict[str, Any]:
-    """Run pytest once in an empty folder; return what it came to."""
+    """Run pytest once in an empty folder; return its result."""
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
     argv += ["--model", model]
     environment = {**os.environ, KEY: endpoint.api_key or ""}
@@ -103,13 +103,13 @@ def judge(how: str, model: str, endpoint: Endpoint, arguments: list[str]) -> dic
             )  # fmt: skip
         file = folder / "report" / "verdict.json"
         if not file.is_file():
-            raise SystemExit(f"there is no verdict:\n{process.stdout}{process.stderr}")
+            raise SystemExit(f"the run has no verdict:\n{process.stdout}{process.stderr}")
         report = json.loads(file.read_text(encoding="utf-8"))
     return record(how, model, time.monotonic() - began, report)
 
 
 def record(how: str, model: str, seconds: float, report: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's line of the log, from what `verdict.json` says; an empty report is one."""
+    """Return a run's line of the log, from its `verdict.json`; an empty report is an alarm."""
     outcomes = Counter(
         test["outcome"]
         for family in report.get("families", [])
@@ -131,7 +131,7 @@ def record(how: str, model: str, seconds: float, report: dict[str, Any]) -> dict
 
 
 def _throughput(report: dict[str, Any]) -> dict[str, Any]:
-    """Return what a run's report says of the throughput against the baseline."""
+    """Return the change of throughput against the baseline in a run's report."""
     for family in report.get("families", []):
         for gate in family["gates"]:
             for test in gate["tests"]:
@@ -146,9 +146,9 @@ def _throughput(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def tally(log: Path) -> int:
-    """Print how many runs of each kind a log holds and what they came to; return the status."""
+    """Print the number of runs of each kind in a log and their outcomes; return the status."""
     if not log.is_file():
-        raise SystemExit(f"{log}: there is no such log; --log FILE names that of earlier runs")
+        raise SystemExit(f"{log}: the log does not exist; name the log of earlier runs: --log FILE")
     runs = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     for how, model in dict.fromkeys((run["how"], run["model"]) for run in runs):
         of_kind = [run for run in runs if (run["how"], run["model"]) == (how, model)]
@@ -170,7 +170,7 @@ def tally(log: Path) -> int:
 
 @contextlib.contextmanager
 def others(endpoint: Endpoint) -> Iterator[None]:
-    """Keep some other clients asking while the block lasts; their errors are theirs."""
+    """Let other clients send requests during the block; their errors are ignored."""
     over = threading.Event()
 
     def ask(seed: int) -> None:

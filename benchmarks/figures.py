@@ -1,11 +1,11 @@
-"""Measures every figure this project keeps to, and writes the table of them.
+"""Measures every figure that this project guarantees, and writes a page with all of them.
 
     python benchmarks/figures.py                          all of them, an hour or two
-    python benchmarks/figures.py "kept server" arrivals   these, the others stay as they are
+    python benchmarks/figures.py "kept server" arrivals   these; the others stay unchanged
 
-Runs the programs of figures.toml one after the other, shows what each prints, and keeps its figure
-with the day, the machine and the commit in docs/figures.json; docs/figures.md is the table of it.
-Exits 1 where one is beyond its limit. Measure on a machine that does nothing else.
+Runs the programs of figures.toml one after the other, shows their output, and stores each figure
+with the day, the machine and the commit in docs/figures.json; docs/figures.md is the page of it.
+Exits 1 if a figure exceeds its limit. Measure on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PLAN = HERE / "figures.toml"
 MEASURED = HERE.parent / "docs" / "figures.json"
 TABLE = MEASURED.with_suffix(".md")
 HEAD = (
-    "# Figures\n\nEvery figure this project keeps to, by the program that measures it, with its "
-    "limit. Measured\nagain by `python benchmarks/figures.py`, or one of them by its own program; "
-    "each says in its first\nlines what it does.\n\n"
+    "# Figures\n\nEvery figure that this project guarantees, with its limit and the program that "
+    "measures it.\nTo measure all of them again, run `python benchmarks/figures.py`; to measure "
+    "one, run its program.\nThe first lines of each program describe it.\n\n"
 )
 
 
@@ -44,7 +44,7 @@ def plan() -> dict[str, dict[str, Any]]:
 
 
 def measure(figure: dict[str, Any]) -> dict[str, Any]:
-    """Run a figure's program and return what it came to."""
+    """Run a figure's program and return its result."""
     program = HERE / f"{figure['program']}.py"
     load, began = os.getloadavg()[0], time.monotonic()
     lines: list[str] = []
@@ -68,7 +68,7 @@ def measure(figure: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(measured: dict[str, dict[str, Any]]) -> str:
-    """Return the page: a section a machine, the figures in their plan's order."""
+    """Return the page: a section for each machine, the figures in the order of the plan."""
     measured_figures = [(each, measured[name]) for name, each in plan().items() if name in measured]
     text = HEAD
     for machine in dict.fromkeys(result["machine"] for _, result in measured_figures):
@@ -95,7 +95,7 @@ def _machine() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is measured, with `-dirty` where the tree differs from it."""
+    """Return the measured commit, with `-dirty` if the tree differs from it."""
     process = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=HERE, capture_output=True, text=True, check=False,
@@ -104,12 +104,12 @@ def commit() -> str:
 
 
 def main() -> int:
-    """Measure what was asked for and write it down, each as soon as it is known."""
+    """Measure the requested figures; write each as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("names", nargs="*", help=f"of: {', '.join(plan())}; all without")
+    parser.add_argument("names", nargs="*", help=f"default: all of {', '.join(plan())}")
     options = parser.parse_args()
     if unknown := set(options.names) - set(plan()):
-        parser.error(f"no figure {', '.join(sorted(unknown))}; there are {', '.join(plan())}")
+        parser.error(f"unknown figure {', '.join(sorted(unknown))}; known: {', '.join(plan())}")
     results = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
     beyond = 0
     for name, figure in plan().items():

@@ -1,13 +1,13 @@
-"""What a fleet's verdict costs, and how often it is wrong.
+"""Measures the cost of a fleet's verdict, and how often it is wrong.
 
     python benchmarks/fleet.py merge
     python benchmarks/fleet.py merge gates-report/verdict.json
     python benchmarks/fleet.py alarms
 
-`merge` takes a verdict's first family as that of each of 500 shards and measures one merge in a
-process of its own. `alarms` plays throughput gates of clean fleets over recorded noise (see
-`error_rates.py`), 63 a fleet: of 4,000 gates that were played each fleet draws its own. Exits 1
-where the merge takes 10 seconds or 500 MB, or where more than 1 % of clean fleets alarm.
+`merge` uses a verdict's first family for each of 500 shards and measures one merge in a separate
+process. `alarms` simulates throughput gates of clean fleets over recorded noise (see
+`error_rates.py`), 63 for each fleet: each fleet draws its gates from 4,000 simulated ones. Exits 1
+if the merge takes 10 seconds or 500 MB, or if more than 1 % of clean fleets alarm.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MERGE = "import sys; from pytest_vllm_gates.cli.main import main; sys.exit(main(
 
 
 def merge(verdict: Path) -> bool:
-    """Merge 500 copies of a verdict; return whether it keeps to time and memory."""
+    """Merge 500 copies of a verdict; return whether time and memory are within their limits."""
     document: dict[str, Any] = json.loads(verdict.read_text(encoding="utf-8"))
     family = document["families"][0]
     document["families"] = [family]
@@ -89,7 +89,7 @@ def merge(verdict: Path) -> bool:
 
 
 def alarms() -> bool:
-    """Play clean fleets; return whether few enough alarm."""
+    """Simulate clean fleets; return whether few enough alarm."""
     chance = random.Random("fleet")  # noqa: S311 - it hides nothing
     pairs = PAIRS.validate_python(json.loads(RECORDED.read_text(encoding="utf-8"))[OURS]["pairs"])
     plan = planned_throughput(lanes.load("cpu", Path()).throughput)

@@ -1,13 +1,13 @@
-"""What a Ray cluster of two workers takes for all families, beside one run after the other.
+"""Compares the time of a Ray cluster of two workers for all families with one run.
 
     pip install ray
     python benchmarks/fleet_ray.py
     python benchmarks/fleet_ray.py --families llama,phi --gates boot
 
-The workers are two nodes on this machine, each with half of its cores. First every family is
-judged in one run, one after the other, then the same plan is run by Ray; the verdicts have to be
-equal. Exits 1 where Ray takes more than 0.65 of the time on four cores and more, 2 where the
-verdicts differ. With fewer cores two servers share what one has: the ratio says what is gained.
+The workers are two nodes on this machine, each with half of its cores. First one run judges every
+family, one after the other; then Ray runs the same plan; the verdicts have to be equal. Exits 1 if
+Ray takes more than 0.65 of the time on four cores or more, 2 if the verdicts differ. With fewer
+cores two servers share the cores of one: the ratio shows the gain.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def main() -> int:
 
 
 def _judged(gates: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the outcomes by gate; of the gates that a family has not, only one run tells."""
+    """Return the outcomes by gate; only one of the two runs lists gates that do not apply."""
     return {gate["gate"]: gate["outcome"] for gate in gates if gate["outcome"] != "N/A"}
 
 

@@ -2,10 +2,10 @@
 
     LANE-PYTHON benchmarks/forced_program.py JOBS.json FOLDER
 
-What a boot of the server takes is mostly its imports; here they are paid for once. Each job is the
-flags of a server, silent changes (`rounded_weights.py`, `silent/silent_change.py`), the texts to
-force through, and prompts to answer; what came is written to `FOLDER/NUMBER.json`. The engine, the
-worker and the kernels are those of the server; between the two lies only HTTP.
+Most of a server's boot time is its imports; here they happen once. Each job has the flags of a
+server, silent changes (`rounded_weights.py`, `silent/silent_change.py`), the texts to score, and
+prompts to answer; the result is written to `FOLDER/NUMBER.json`. The engine, the worker and the
+kernels are the server's; only HTTP is missing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.sampling_params import SamplingParams
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.llm_engine import LLMEngine
-from vllm.v1.worker import cpu_worker  # noqa: F401 - it is to be imported before anything is forked
+from vllm.v1.worker import cpu_worker  # noqa: F401 - it must be imported before anything is forked
 
 TOKENS, LONG_TOKENS, ANSWER_TOKENS = 256, 1024, 16
 AT_ONCE = 8
-"""As `numerics/forced.py` has them."""
+"""The same values as in `numerics/forced.py`."""
 BESIDE = 4
 BESIDE_TOKENS = 64
 
@@ -45,11 +45,11 @@ class Engine:
         self._engine = LLMEngine.from_engine_args(arguments)
         self._count = 0
         self.beside = 0
-        """How many requests are kept going beside those that are asked for."""
+        """The number of other requests that run at the same time."""
         self._others: set[str] = set()
 
     def token_ids(self, text: str) -> list[int]:
-        """Return the tokens of a text that is no prompt."""
+        """Return the tokens of a text that is not a prompt."""
         tokenizer = self._engine.get_tokenizer()
         return list(tokenizer.encode(text, add_special_tokens=False))
 
@@ -65,7 +65,7 @@ class Engine:
         return name
 
     def ask(self, prompts: list[list[int]], count: int, *, scored: bool) -> list[dict[str, Any]]:
-        """Return the scores of prompts that are asked at once, and of their greedy answers."""
+        """Return the scores of concurrent prompts, and of their greedy answers."""
         parameters = SamplingParams(
             max_tokens=count, temperature=0, seed=0, logprobs=1,
             prompt_logprobs=1 if scored else None, detokenize=False,
@@ -85,7 +85,7 @@ class Engine:
 
 
 def answer_of(output: Any) -> dict[str, Any]:
-    """Return what is kept of an answer: log-probabilities, whether each token is the likeliest."""
+    """Return an answer's log-probabilities, and whether each token is the likeliest."""
     ids, scored = output.prompt_token_ids, output.prompt_logprobs or [None]
     (choice,) = output.outputs
     places = [place[token] for place, token in zip(scored[1:], ids[1:], strict=False)]
@@ -102,7 +102,7 @@ def answer_of(output: Any) -> dict[str, Any]:
 
 
 def forced(engine: Engine, ids: dict[str, list[int]]) -> dict[str, Any]:
-    """Score every text alone, in company and with an answer."""
+    """Score every text alone, beside other requests, and with an answer."""
     texts: dict[str, Any] = {}
     for name, tokens in ids.items():
         (alone,) = engine.ask([tokens], 1, scored=True)
@@ -123,7 +123,7 @@ def forced(engine: Engine, ids: dict[str, list[int]]) -> dict[str, Any]:
 
 
 def cut(engine: Engine, texts: dict[str, str]) -> dict[str, list[int]]:
-    """Return the tokens of each text, and of all together, as many as there is room for."""
+    """Return the tokens of each text, and of all texts together, cut to the context."""
     room = engine.context - ANSWER_TOKENS - 1
     whole = {name: engine.token_ids(text) for name, text in texts.items()}
     together = [token for tokens in whole.values() for token in tokens]
@@ -132,7 +132,7 @@ def cut(engine: Engine, texts: dict[str, str]) -> dict[str, list[int]]:
 
 
 def work(job: dict[str, Any]) -> dict[str, Any] | None:
-    """Run one job; None where its weights have nothing to change."""
+    """Run one job; None if its weights have nothing to change."""
     if job["weights"] and not rounded_weights.change(Path(job["folder"]), job["weights"]):
         return None
     silent_change.apply(job["silent"])
@@ -166,7 +166,7 @@ def main() -> None:
                 unfinished = folder / f"{number}.part"
                 unfinished.write_text(json.dumps(work(job)), encoding="utf-8")
                 unfinished.rename(folder / f"{number}.json")
-            except BaseException:  # noqa: BLE001 - whatever it is, the next job is not concerned
+            except BaseException:  # noqa: BLE001 - an error must not affect the next job
                 traceback.print_exc()
                 (folder / f"{number}.failed").touch()
             finally:

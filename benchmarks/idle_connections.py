@@ -1,12 +1,12 @@
-"""Requests whose server closes idle connections just as they come: none may fail.
+"""Sends requests while the server closes idle connections: none may fail.
 
     python benchmarks/idle_connections.py --requests 2000
 
-The server keeps connections and closes one that was idle for five seconds, as vLLM's does
-(`VLLM_HTTP_TIMEOUT_KEEP_ALIVE`), 0 to 200 ms later. Each of the project's clients sends its
-requests between 5.0 and 5.2 seconds after the one before, a hundred side by side. A client that
-keeps connections does the same, so that the race is seen to be there. Prints the failures of each,
-and exits 1 where one of the project's clients has any, or the client that keeps connections none.
+Like vLLM's server (`VLLM_HTTP_TIMEOUT_KEEP_ALIVE`), the server keeps connections and closes them
+after five idle seconds, here 0 to 200 ms later. Each of the project's clients sends its requests
+between 5.0 and 5.2 seconds after the previous one, a hundred in parallel. A client that keeps
+connections does the same, which proves that the race occurs. Prints the failures of each, and exits
+1 if one of the project's clients has any, or if the client that keeps connections has none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BODY = {"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 1}
 
 
 def asked(ask: Callable[[], object], requests: int, idle_s: float, jitter_s: float) -> int:
-    """Return how many requests fail of so many that follow one another as connections close."""
+    """Return the number of failed requests, sent in sequence while connections close."""
     failed: list[str] = []
     each = requests // SIDE_BY_SIDE
 
@@ -65,7 +65,7 @@ def asked(ask: Callable[[], object], requests: int, idle_s: float, jitter_s: flo
 
 
 def keeps(endpoint: Endpoint) -> Callable[[], object]:
-    """Return what asks with a client of each thread's own that keeps its connection."""
+    """Return a function that sends with one client for each thread, which keeps its connection."""
     own = threading.local()
 
     def ask() -> object:
@@ -78,13 +78,13 @@ def keeps(endpoint: Endpoint) -> Callable[[], object]:
 
 
 def plain(endpoint: Endpoint) -> Callable[[], object]:
-    """Return what asks with the project's own client."""
+    """Return a function that sends with the project's own client."""
     client = http.client(endpoint)
     return lambda: client.post(CHAT, json=BODY)
 
 
 def chat(endpoint: Endpoint) -> Callable[[], object]:
-    """Return what asks with the openai client, as the conversation gates do."""
+    """Return a function that sends with the openai client, like the conversation gates."""
     client = Chat(endpoint, families.load("qwen3.5", Path.cwd()))
     return lambda: client.ask(BODY)
 
@@ -92,7 +92,7 @@ def chat(endpoint: Endpoint) -> Callable[[], object]:
 def measured(
     endpoint: Endpoint, requests: int, idle_s: float, jitter_s: float, workers: Workers
 ) -> int:
-    """Return how many requests of the measuring client fail, sent as far apart as the others'."""
+    """Return the number of the measuring client's failed requests, sent at the same intervals."""
     every_s = (idle_s + jitter_s / 2) / SIDE_BY_SIDE
     planned = [
         PlannedRequest(str(number), CHAT, b'{"stream": true}', number * every_s)
@@ -108,7 +108,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--idle", type=float, default=IDLE_S, help="seconds; default: 5")
     parser.add_argument("--jitter", type=float, default=JITTER_S, help="seconds; default: 0.2")
-    parser.add_argument("--client", default="", help="part of the name of those to try")
+    parser.add_argument("--client", default="", help="part of the names of the clients to test")
     options = parser.parse_args()
     pace = (options.requests, options.idle, options.jitter)
     programs: dict[str, Callable[[Endpoint], int]] = {

@@ -1,10 +1,10 @@
-"""What the plugin adds to an ordinary pytest run of some other project.
+"""Measures the time that the plugin adds to an ordinary pytest run of another project.
 
     python benchmarks/import_cost.py --rounds 15
 
-Two figures, each a median: the import of the plugin's modules as `python -X importtime` gives it,
-and the difference in processor time between runs with the plugin and with it switched off, taken
-in turns. Exits 1 when the import takes longer than the limit.
+Prints two medians: the import time of the plugin's modules by `python -X importtime`, and the
+difference in processor time between runs with the plugin and with it switched off, measured in
+turns. Exits 1 if the import takes longer than the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OFF = ("-p", "no:vllm_gates")
 
 
 def import_ms() -> float:
-    """Milliseconds the plugin's import takes where pytest is imported already."""
+    """Milliseconds of the plugin's import after pytest is imported."""
     timed = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", f"import pytest, {PLUGIN}"],
         capture_output=True, text=True, check=True,
@@ -36,7 +36,7 @@ def import_ms() -> float:
 
 
 def run_ms(folder: Path, *arguments: str) -> float:
-    """Milliseconds of processor time one ordinary run takes."""
+    """Milliseconds of processor time of one ordinary run."""
     before = os.times()
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],

@@ -1,14 +1,14 @@
-"""What keeping incidents costs a run in which nothing fails.
+"""Measures the cost of recording incidents in a run in which nothing fails.
 
     python benchmarks/incident_overhead.py --requests 200
     python benchmarks/incident_overhead.py --runs 10 -- -m "reasoning or stop"
 
-A miniature is booted, or with `--base-url` a server is asked that runs; its key is read from
-$OPENAI_API_KEY. `--requests` asks a running server the same question,
-streamed and whole, by turns with a tape and without, and compares both sums: of the seconds, and of
-this process's own processor time. `--runs` compares whole runs of the gates by turns with incidents
-and without: the mean of the pairs' ratios with its 95 % interval (Student's). Passing tests write
-nothing, so that the tape is all there is to pay for. Exits 1 where the interval goes beyond 3 %.
+Boots a miniature, or uses a running server with `--base-url`; its key is read from $OPENAI_API_KEY.
+`--requests` sends the same request, streamed and whole, alternately with a tape and without, and
+compares both sums: of the seconds, and of this process's own processor time. `--runs` compares
+whole runs of the gates, alternately with incidents and without: the mean of the pairs' ratios with
+its 95 % interval (Student's). Passing tests write nothing, so the tape is the only cost. Exits 1 if
+the interval exceeds 3 %.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ QUESTION = {
 
 
 def requests(base_url: str, times: int) -> None:
-    """Ask by turns, and tell what a tape costs."""
+    """Send requests alternately, and print the cost of a tape."""
     boot = attach.attach(Endpoint(base_url, "", os.environ.get("OPENAI_API_KEY")), 60.0)
     if boot.endpoint is None:
         sys.exit(boot.failure.explain() if boot.failure else "no server")
@@ -60,7 +60,7 @@ def requests(base_url: str, times: int) -> None:
             started, busy = time.perf_counter(), time.process_time()
             chats[kept_too].ask(QUESTION)
             chats[kept_too].stream(QUESTION)
-            if number:  # the first finds nothing warm
+            if number:  # the first one is a warm-up
                 figures = (time.perf_counter() - started, time.process_time() - busy)
                 spent[kept_too].append(figures)
     for place, figure_name in enumerate(("time", "processor time of the client")):
@@ -91,7 +91,7 @@ def run(base_url: str, arguments: list[str], *, incidents: bool) -> tuple[float,
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         file = Path(folder, "report", "verdict.json")
         if process.returncode or not file.is_file():
-            sys.exit(f"a run failed, and measures nothing:\n{process.stdout}{process.stderr}")
+            sys.exit(f"a run failed, so nothing was measured:\n{process.stdout}{process.stderr}")
         verdict = json.loads(file.read_text(encoding="utf-8"))
     seconds = sum(
         test["duration_s"]
@@ -104,7 +104,7 @@ def run(base_url: str, arguments: list[str], *, incidents: bool) -> tuple[float,
 
 
 def runs(base_url: str, times: int, arguments: list[str]) -> bool:
-    """Run the gates by turns, and tell what incidents cost."""
+    """Run the gates alternately, and print the cost of incidents."""
     pairs: list[dict[bool, tuple[float, float]]] = []
     for number in range(times):
         order = [True, False] if number % 2 else [False, True]
@@ -125,7 +125,7 @@ def interval_line(name: str, ratios: list[float]) -> str:
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
-    """Return Student's interval at 95 %; of one value, that value."""
+    """Return Student's interval at 95 %; for one value, that value."""
     mean, reach = statistics.fmean(ratios), 0.0
     if len(ratios) > 1:
         error = statistics.stdev(ratios) / len(ratios) ** 0.5
@@ -134,9 +134,9 @@ def interval(ratios: list[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Measure, and tell."""
+    """Measure, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--base-url", help="of a server that runs")
+    parser.add_argument("--base-url", help="a running server's")
     parser.add_argument("--requests", type=int, default=0)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("more", nargs="*", help="arguments of pytest, after --")
@@ -156,7 +156,7 @@ def main() -> int:
 
 
 def measure_server(base_url: str, options: argparse.Namespace) -> int:
-    """Measure what was asked for; return the exit status."""
+    """Measure what the options request; return the exit status."""
     if options.requests:
         requests(base_url, options.requests)
     return 0 if not options.runs or runs(base_url, options.runs, options.more) else 1

@@ -1,11 +1,11 @@
-"""How soon a run answers that finds its server up (`--keep-server`).
+"""Measures how fast a run is that finds its server running (`--keep-server`).
 
     python benchmarks/kept_server.py --rounds 5
 
-Boots a miniature on the CPU lane once, sends one captured request again and again (`--repro`), each
-time in a pytest of its own, and ends the server. Prints the attaching (the checks that the server
-is ours and answers a chat) and the whole run from its start to its end, medians of all rounds, and
-exits 1 where either takes longer than its limit.
+Boots a miniature on the CPU lane once, sends one captured request repeatedly (`--repro`), each time
+in a new pytest process, and stops the server. Prints the time to attach (the checks that the server
+is ours and answers a chat) and the time of the whole run, as medians of all rounds, and exits 1 if
+either exceeds its limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GATES = [sys.executable, "-c", "from pytest_vllm_gates.cli.main import main; mai
 
 
 def incident(folder: Path, model: str) -> Path:
-    """Make an incident of a request, as a user does of a curl command; return its folder."""
+    """Make an incident from a request, as a user does from a curl command; return its folder."""
     curl = f"curl http://127.0.0.1/v1/chat/completions -d {shlex.quote(json.dumps(BODY))}"
     subprocess.run(
         [*GATES, "incident", "from", "-", "--kind", "curl", "--model", model, "--out", "incidents"],
@@ -44,7 +44,7 @@ def incident(folder: Path, model: str) -> Path:
 def run(
     folder: Path, env: dict[str, str], incident_folder: Path
 ) -> tuple[float, dict[str, object]]:
-    """Send an incident again; return the seconds it took in all and what is told of the server."""
+    """Replay an incident; return its seconds in total and the facts of the server."""
     started = time.monotonic()
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "--repro", str(incident_folder), "--keep-server=5m",
@@ -59,7 +59,7 @@ def run(
 
 
 def main() -> int:
-    """Boot, attach so many times, and compare the medians with the limits."""
+    """Boot, attach `--rounds` times, and compare the medians with the limits."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="qwen3.5")

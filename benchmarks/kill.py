@@ -1,4 +1,4 @@
-"""Kills pytest with SIGKILL at random moments of a run and looks for what it left behind.
+"""Kills pytest with SIGKILL at random moments of a run and searches for remaining processes.
 
     python benchmarks/kill.py --times 20 --seed 0
 
@@ -26,7 +26,7 @@ SHOWN = 160
 
 
 def main() -> int:
-    """Kill so many runs; print a line for each."""
+    """Kill `--times` runs; print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def kill_once(after_s: float) -> bool:
-    """Kill one run after so many seconds; return whether nothing was left of it."""
+    """Kill one run after some seconds; return whether it left no process."""
     token = uuid.uuid4().hex
     with tempfile.TemporaryDirectory() as folder:
         process = gates.start(Path(folder), env={gates.TOKEN: token})

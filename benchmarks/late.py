@@ -1,12 +1,12 @@
-"""Finds a real server that answers wrongly from its 257th chat on, and how soon.
+"""Measures how soon the gate finds a real server that answers wrongly from its 257th chat on.
 
     python benchmarks/late.py [--runs 20] [--requests 2000]
 
-Boots a miniature once, behind a middleware that answers every third question with another one's
-answer after 256 chats (tests/faults/wearing_app.py). Each run asks it as `--endurance` does, until
-the gate is sure or all requests are sent. Then come as many requests without the fault. Prints a
-line a run and the sum; exits 1 where a run does not find it within 15 minutes, names a request
-before the fault or more than 64 after it, or finds something where nothing is wrong.
+Boots a miniature once, behind a middleware that swaps the answers of every third question after 256
+chats (tests/faults/wearing_app.py). Each run sends requests as with `--endurance`, until the gate
+is sure or all requests are sent. Then the same number of requests follows without the fault. Prints
+a line for each run and a summary; exits 1 if a run does not find the fault within 15 minutes, names
+a request before the fault or more than 64 after it, or reports a fault that does not exist.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ ANSWER_TOKENS, ANSWER_S = 512, 120.0
 
 
 def canaries_asked() -> dict[str, dict[str, Any]]:
-    """Return the requests whose answers are taken first, by name."""
+    """Return the requests whose first answers are recorded, by name."""
     family = families.load(FAMILY, ROOT)
     return known.asked(family, questions.load(), conversation.load_all(ROOT), (), ANSWER_TOKENS)
 
 
 def held(endpoint: Endpoint, way: str, requests: int) -> EnduranceResult:
-    """Ask a server that wears out in some way, from its first chat on."""
+    """Send requests to a server that wears out in some way, from its first chat on."""
     http.post(endpoint, f"/wear?{way}", {}).raise_for_status()
     family = families.load(FAMILY, ROOT)
     plan = questions.load()
@@ -95,7 +95,7 @@ def main() -> int:
                     f"{asked} requests in {result.took_s:.0f} s",
                     flush=True,
                 )
-                # What is asked first and what is asked again are chats, too: it begins before 257.
+                # First and repeated questions are chats, too: the fault begins before request 257.
                 right = earliest <= since <= RIGHT + MOST_LATER
                 if wrong and right and result.took_s <= MOST_S:
                     found.append((since, result.took_s))

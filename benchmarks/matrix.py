@@ -1,9 +1,9 @@
-"""What the conversation gates take with one family: requests and seconds beside the boot.
+"""Measures the requests and seconds of the conversation gates for each family, without the boot.
 
     python benchmarks/matrix.py [--model NAME ...] [--rounds N]
 
-Each family is booted once a round and asked the whole matrix, the hostile arguments, the stops, the
-samples, and the dialogues in every API. Exits 1 when the median of a family's seconds passes the
+Each family is booted once in a round and gets the whole matrix, the hostile arguments, the stops,
+the samples, and the dialogues in every API. Exits 1 if the median of a family's seconds exceeds the
 limit.
 """
 
@@ -46,7 +46,7 @@ def measure(family: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, print one line a family."""
+    """Measure, and print one line for each family."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", action="append", dest="models")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,11 +1,10 @@
-"""What `numerics` and `sampling` take with one family, in seconds beside the boot.
+"""Measures the seconds of `numerics` and `sampling` for each family, without the boot.
 
     python benchmarks/numbers_time.py [--model NAME ...] [--rounds N]
 
-Each family is booted once a round and judged by both gates. Printed are the medians, the load of
-the machine before the first round, and for how much of the rounds' time a processor was busy, with
-whatever it was: more than the two gates themselves take is somebody else's. Exits 1 when the median
-of a family's seconds passes the limit.
+Each family is booted once in a round and judged by both gates. Prints the medians, the load of the
+machine before the first round, and the number of busy processors during the rounds: more than the
+two gates use is other load. Exits 1 if the median of a family's seconds exceeds the limit.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ MODELS = ("qwen3.5", "glm", "deepseek", "gemma")
 GATES = ("numerics", "sampling")
 LIMIT_S = 25.0
 IDLE_FIELDS = (3, 4)
-"""Of the first line of /proc/stat: idle, and waiting for a disk."""
+"""The columns of the first line of /proc/stat for idle, and for waiting for a disk."""
 
 
 def measure(model: str) -> dict[str, float]:
-    """Run the two gates once; return the seconds of each, less those of the first chat."""
+    """Run the two gates once; return the seconds of each, without the first chat."""
     with tempfile.TemporaryDirectory() as folder:
         argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "-q"]
         subprocess.run(
@@ -44,14 +43,14 @@ def measure(model: str) -> dict[str, float]:
 
 
 def busy_s() -> float:
-    """Return for how many seconds processors have been busy since the machine started."""
+    """Return the busy seconds of all processors since the machine started."""
     first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
     ticks = sum(int(word) for at, word in enumerate(first) if at not in IDLE_FIELDS)
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> int:
-    """Measure, print one line a family."""
+    """Measure, and print one line for each family."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", action="append", dest="models")
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,12 +1,12 @@
-"""What `pytest --model qwen3.5` costs besides waiting for the boot, and its own peak memory.
+"""Measures the time of `pytest --model qwen3.5` besides the boot, and its own peak memory.
 
     python benchmarks/overhead.py --rounds 3
 
 In turns, the same server is booted bare (no pytest; until its first answered chat) and through
-`pytest --model` with the gates that judge the deployment itself (boot, prompts, numerics); what the
-conversation gates ask has a budget of its own, see matrix.py. The overhead is the wall time of the
-run less its boot, as a ratio of the bare boot. The memory is the peak of the pytest process alone.
-Exits 1 when a limit is passed.
+`pytest --model` with the gates that judge the deployment itself (boot, prompts, numerics); the
+conversation gates have a separate limit, see matrix.py. The overhead is the wall time of the run
+without its boot, as a ratio of the bare boot. The memory is the peak of only the pytest process.
+Exits 1 if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SAMPLE_S = 0.02
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the gates: seconds in all and until its server's first chat; peak memory in MB."""
+    """One run of the gates: total seconds, seconds to the first chat, and peak memory in MB."""
 
     wall_s: float
     boot_s: float
@@ -58,7 +58,7 @@ def boot(
     renderer: bool = False,
     environment_variables: Mapping[str, str] | None = None,
 ) -> Server:
-    """Boot a family's miniature on the CPU, without pytest; raises SystemExit with why not."""
+    """Boot a family's miniature on the CPU, without pytest; raises SystemExit with the reason."""
     family = families.load(model, folder)
     lane = lanes.load(LANE, folder)
     lane = lane.model_copy(update={"env": {**lane.env, **(environment_variables or {})}})
@@ -115,7 +115,7 @@ def run_gates(folder: Path) -> Run:
 
 
 def _watch(pid: int, peak: list[float]) -> None:
-    """Follow the highest resident memory of one process, children left out, while it lives."""
+    """Return the highest resident memory of one process, without its children, until it ends."""
     status = Path(f"/proc/{pid}/status")
     while True:
         try:

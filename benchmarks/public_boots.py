@@ -1,9 +1,10 @@
-"""How well the memory plan holds what public boots printed: `python benchmarks/public_boots.py`.
+"""Compares the memory plan with logs of public boots: `python benchmarks/public_boots.py`.
 
-For each kind of boot in `benchmarks/recorded/public_boots.toml` it prints how many plans hold the
-log's figures within its rounding and within 2 %: the weights on a device, the memory left for the
-cache, and, for the memory that the log prints, the tokens. Then how many boots' cache memory lies
-within the interval that the plan gives, of those that decided the constants and of the others.
+For each kind of boot in `benchmarks/recorded/public_boots.toml` it prints how many plans agree with
+the log's figures within their rounding and within 2 %: the weights on a device, the memory left for
+the cache, and, for the memory that the log prints, the tokens. Then it prints for how many boots
+the cache memory is within the plan's interval, for boots that the constants were fitted to and for
+others.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
 
 BOOTS = Path(__file__).parent / "recorded" / "public_boots.toml"
 ROUNDED_GIB = 0.0051
-"""Half of the last digit that a log prints, and what floats lose."""
+"""Half of the last digit that a log prints, and the error of floats."""
 SEGMENT_GIB = 20 / 1024
-"""What torch's allocator may take at once beyond the weights (`kLargeBuffer`)."""
+"""The memory that torch's allocator may reserve beyond the weights (`kLargeBuffer`)."""
 NEAR = 0.02
 LEAST_WITHIN = 0.9
-"""Share of boots that are to lie within the plan's interval."""
+"""The share of boots that must be within the plan's interval."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A figure of a boot's log, and what the plan says it is."""
+    """A figure in a boot's log, and its planned value."""
 
     name: str
     printed: float
     planned: float
     slack: float
-    """How far the printed one may be off by its rounding."""
+    """The largest error of the printed figure by rounding."""
 
     @property
     def held(self) -> bool:
@@ -55,7 +56,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Boot:
-    """One boot with its figures, and whether its cache memory lies in the plan's interval."""
+    """One boot with its figures, and whether its cache memory is within the plan's interval."""
 
     name: str
     kind: str
@@ -70,7 +71,7 @@ class Boot:
 
     @property
     def within(self) -> bool:
-        """Whether the plan's interval holds what the runtime took."""
+        """Whether the runtime's real memory is within the plan's interval."""
         return self.took is not None and self.low <= self.took <= self.high
 
 
@@ -120,7 +121,7 @@ def _planned(boot: dict[str, Any], document: dict[str, Any]) -> Boot:
 
 
 def _cache_of(boot: dict[str, Any], shape: Any) -> float | None:
-    """Return the cache's memory in GiB, by the tokens and what one takes; None without tokens."""
+    """Return the cache's memory in GiB, from its tokens and a token's bytes; None without them."""
     serving = Serving(vllm_version=boot["version"], **boot["flags"])
     sample = plan(shape, serving, Room(kv_memory=10 * GIB)).pool
     return 10 * boot["tokens"] / sample.tokens if sample and boot.get("tokens") else None
@@ -136,17 +137,17 @@ def _lines(found: list[Boot]) -> list[str]:
         for name in ("weights", "tokens", "cache"):
             figures = [each for boot in of_kind for each in boot.figures if each.name == name]
             held, near = sum(each.held for each in figures), sum(each.near for each in figures)
-            cells.append(f"{name} {held:2} held, {near:2} within 2 % of {len(figures):2}")
+            cells.append(f"{name} {held:2} exact, {near:2} within 2 % of {len(figures):2}")
         within = sum(boot.within for boot in of_kind)
         lines.append(f"{kind:16} {'   '.join(cells)}   interval {within:2} of {len(of_kind)}")
     return lines
 
 
 def main() -> int:
-    """Print the table; 1 where fewer boots than stated lie within the plan's interval."""
+    """Print the table; return 1 if too few boots are within the plan's interval."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--each", action="store_true", help="a line a boot too")
+    parser.add_argument("--each", action="store_true", help="also a line for each boot")
     options = parser.parse_args()
     found = boots()
     lines = _lines(found)

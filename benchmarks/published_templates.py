@@ -1,10 +1,10 @@
-"""Judges published chat templates for what they lose of a request, without a server.
+"""Finds the parts of a request that published chat templates lose, without a server.
 
     python benchmarks/published_templates.py [--only gemma] [--from FOLDER]
 
-The places stand in `published_templates.toml`: packages are fetched with pip, repositories from
-GitHub, and what cannot be fetched is said. `--from` is a folder that holds templates already, by
-their file names. What a family file lists as a known defect is counted, and the rest is printed.
+The sources are listed in `published_templates.toml`: packages are fetched with pip, repositories
+from GitHub, and failed fetches are reported. `--from` is a folder of downloaded templates, by their
+file names. Known defects of a family file are counted, and other faults are printed.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ VERSION = "0.32.0"
 
 
 def main() -> int:
-    """Judge every template that can be had."""
+    """Judge every template that is available."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="families that begin so")
-    parser.add_argument("--from", dest="folder", type=Path, help="templates that are here already")
+    parser.add_argument("--from", dest="folder", type=Path, help="a folder of downloaded templates")
     options = parser.parse_args()
     had = 0
     for place, template, text in fetched(tomllib.loads(PLACES.read_text()), options.folder):
@@ -66,7 +66,7 @@ def main() -> int:
 def fetched(
     places: dict[str, Any], folder: Path | None
 ) -> Iterator[tuple[str, dict[str, Any], str | Exception]]:
-    """Yield the place, the entry and the text of each template, or why it cannot be had."""
+    """Yield the source, the entry and the text of each template, or why it is not available."""
     for package in places["packages"]:
         place = f"{package['name']} {package['version']}"
         with tempfile.TemporaryDirectory() as download:
@@ -89,7 +89,7 @@ def fetched(
 
 
 def unpacked(package: dict[str, Any], folder: Path) -> Exception | None:
-    """Fetch a package's wheel and unpack its templates; return why it cannot be had."""
+    """Fetch a package's wheel and unpack its templates; return the error, if any."""
     wanted = f"{package['name']}=={package['version']}"
     pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), wanted]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
@@ -104,18 +104,18 @@ def unpacked(package: dict[str, Any], folder: Path) -> Exception | None:
 
 
 def text_of(file: Path, sha256: str = "") -> str | Exception:
-    """Return a file's text, where it is the one that was looked at."""
+    """Return a file's text, if its checksum is the recorded one."""
     try:
         data = file.read_bytes()
     except OSError as error:
         return error
     if sha256 and hashlib.sha256(data).hexdigest() != sha256:
-        return UserError("its checksum is another one")
+        return UserError("its checksum differs from the recorded one")
     return data.decode()
 
 
 def judge(text: str, template: dict[str, Any], family: Family) -> dict[str, tuple[int, list[str]]]:
-    """Return for each check how many known defects there are, and what else is wrong."""
+    """Return for each check the number of known defects, and the other faults."""
     checkpoint = Checkpoint("published", str(miniatures.path(template["tokenizer"])))
     conversations = (*shapes(), *load_all(NOWHERE))
     trivial = next(one for one in conversations if one.name == "plain")
@@ -143,7 +143,7 @@ def judge(text: str, template: dict[str, Any], family: Family) -> dict[str, tupl
 
 
 def report(title: str, judged: dict[str, tuple[int, list[str]]]) -> None:
-    """Print what is wrong with a template."""
+    """Print the faults of a template."""
     known = sum(count for count, _ in judged.values())
     wrong = sum(len(says) for _, says in judged.values())
     print(f"{title}: {wrong} findings, {known} known")

@@ -1,15 +1,15 @@
-"""Judges one lane against another again and again, really: how often is the throughput gate wrong?
+"""Measures how often the throughput gate is wrong, with repeated real comparisons of two lanes.
 
-    python benchmarks/real_gates.py --gates 20                   as fast: no alarm is right
-    python benchmarks/real_gates.py --gates 20 --slower 0.05     slower: each not found is wrong
+    python benchmarks/real_gates.py --gates 20                   equally fast: every alarm is wrong
+    python benchmarks/real_gates.py --gates 20 --slower 0.05     slower: every missed one is wrong
 
 Each gate is `pytest --model qwen3.5 --lane ours --against theirs -m throughput` in an empty folder.
 Both are the shipped CPU lane; with `--slower` every step of our engine takes that share longer,
-which is a little less of the tokens per second: what was lost on the whole is printed.
+which reduces the tokens per second by a little less: the total loss is printed.
 
-A gate takes minutes, twenty take hours: each adds a line to RECORDED when it ends, `--minutes` says
-when none is begun any more, and what is printed at the end is told of all that are recorded there.
-Exits 1 where more were wrong than may be. Measure on a machine that does nothing else.
+A gate takes minutes, twenty take hours: each adds a line to RECORDED when it ends. No new gate
+starts after `--minutes`. The summary covers all gates in RECORDED. Exits 1 if too many were wrong.
+Measure on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ SLOWER = HERE.parent / "tests" / "faults" / "slower"
 MODEL = "qwen3.5"
 LANE = "cpu"
 MISSED = 0.05
-"""The share of slower lanes that may be missed; no lane that is as fast may alarm."""
+"""The share of slower lanes that may be missed; an equally fast lane must never alarm."""
 PAIRS = TypeAdapter(list[Pair])
 
 
 def gate(slower: float) -> dict[str, Any]:
-    """Judge once; return the answer, what was found, and how long it took."""
+    """Judge once; return the answer, its sentence and the duration."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_lanes(folder / "lanes", slower)
@@ -73,7 +73,7 @@ def gate(slower: float) -> dict[str, Any]:
 
 
 def write_lanes(folder: Path, slower: float) -> None:
-    """Write our lane and theirs, which differ in our engine's pace alone."""
+    """Write our lane and theirs, which differ only in our engine's speed."""
     folder.mkdir()
     text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
     (folder / "theirs.toml").write_text(text, encoding="utf-8")
@@ -83,7 +83,7 @@ def write_lanes(folder: Path, slower: float) -> None:
 
 
 def answered(output: str) -> str:
-    """Return what the gate said, of the sentence that stands in its run's last words."""
+    """Return the gate's conclusion from the last lines of its run."""
     words = [line.partition("ours against theirs: ")[2] for line in output.splitlines()]
     words_said = [word for word in words if word]
     if not words_said:
@@ -94,7 +94,7 @@ def answered(output: str) -> str:
 
 
 def summary(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
-    """Return what is said of all gates of a kind, and whether no more were wrong than may be."""
+    """Return the summary of all gates of a kind, and whether few enough were wrong."""
     answers = Counter(each["answer"] for each in gates)
     found_count = answers[Conclusion.REGRESSION]
     wrong, may_be = (
@@ -111,7 +111,7 @@ def summary(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Judge so many times, and tell of all that is recorded."""
+    """Judge `--gates` times, and print the summary of all recorded gates."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--gates", type=int, default=20)
     parser.add_argument("--slower", type=float, default=0.0)

@@ -1,7 +1,7 @@
-"""How fast a log is redacted: `python benchmarks/redaction.py [MEGABYTES]`.
+"""Measures how fast a log is redacted: `python benchmarks/redaction.py [MEGABYTES]`.
 
-A log as vLLM writes it, mostly of requests and figures, with a warning that names the Hub and a
-request's header now and then; ten known secrets of a CI job's environment.
+The log is like vLLM's, mostly requests and figures, with an occasional warning that names the Hub
+and a request's header; the environment of the CI job has ten known secrets.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ READ_BYTES = 2**16
 
 
 def main() -> None:
-    """Print megabytes a second of the processor's time and how much was redacted."""
+    """Print megabytes per second of processor time, and the number of redacted secrets."""
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 100
-    lots = random.Random(0)  # noqa: S311 - the same ones every time
+    lots = random.Random(0)  # noqa: S311 - the same data every time
     letters = string.ascii_letters + string.digits
     secrets = ["".join(lots.choices(letters, k=32)) for _ in range(10)]
     text = "".join(

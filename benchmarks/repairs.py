@@ -1,11 +1,11 @@
-"""What the two repairs of the CPU lanes that are there for time alone save.
+"""Measures the time that two repairs of the CPU lanes save; saving time is their only purpose.
 
     python benchmarks/repairs.py [--rounds N]
 
 Boots Qwen 3.5's miniature in turns with all repairs, without `one_process` and without
 `slow_bfloat16`. Prints the median time of a boot, until a chat is answered, with and without the
 first, and the median time of a prompt of 500 random tokens with and without the second; on a
-processor with AVX512 the second is idle. Exits 1 where one makes slower what it is there for.
+processor with AVX512 the second has no effect. Exits 1 if a repair makes its part slower.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOKENS = range(10, 1000)
 LENGTH = 500
 PROMPTS = 15
 NOISE = 1.1
-"""How much slower it may look."""
+"""The allowed slowdown by noise."""
 
 
 def measure(without: str, chance: random.Random) -> tuple[float, list[float]]:
@@ -56,7 +56,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
-    chance = random.Random(0)  # noqa: S311 - which prompts they are is no secret
+    chance = random.Random(0)  # noqa: S311 - the prompts are not secret
     boots_s, prompts_s = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     for _ in range(rounds):
         for without in (ALL, PROCESS, PRODUCTS):

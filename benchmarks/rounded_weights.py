@@ -1,10 +1,10 @@
 """Changes a checkpoint's weights in place: `LANE-PYTHON benchmarks/rounded_weights.py FOLDER HOW`.
 
-HOW is `fp8` (e4m3), `int8` or `int4`, each by row and back to the dtype they had, for every matrix
-but embeddings, norms and convolutions; `head` or `head=F`: in the first layer that has an
-attention, the output of one head is scaled by 1.01 or F; or `experts`: in the last layer that has
-experts, the first two have each other's weights. Exits 3 where a checkpoint has no experts. It runs
-in the interpreter of a lane, which has torch.
+HOW is `fp8` (e4m3), `int8` or `int4`: every matrix except embeddings, norms and convolutions is
+rounded by row and converted back to its dtype; `head` or `head=F`: in the first layer with
+attention, the output of one head is scaled by 1.01 or F; or `experts`: in the last layer with
+experts, the first two swap their weights. Exits 3 if a checkpoint has no experts. Run it with the
+interpreter of a lane, which has torch.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from safetensors.torch import load_file, save_file
 STAY = ("embed", "lm_head", "norm", "conv")
 LEVELS = {"int8": 127, "int4": 7}
 FP8_LARGEST = 448
-"""Of e4m3 (Open Compute Project, OFP8)."""
+"""The largest value of e4m3 (Open Compute Project, OFP8)."""
 OUTPUT = "o_proj.weight"
 MATRIX = 2
 NOTHING_TO_CHANGE = 3
 
 
 def rounded(weight: torch.Tensor, how: str) -> torch.Tensor:
-    """Return a matrix rounded by row, in the dtype it had."""
+    """Return a matrix rounded by row, in its old dtype."""
     values = weight.float()
     largest = values.abs().amax(-1, keepdim=True).clamp(min=1e-12)
     if how == "fp8":
@@ -44,7 +44,7 @@ def layer_of(name: str) -> int:
 
 
 def swap_experts(weights: dict[str, torch.Tensor]) -> bool:
-    """Give the first two experts of the last layer that has any each other's weights."""
+    """Swap the weights of the first two experts in the last layer with experts."""
     apart = [name for name in weights if ".experts.0." in name]
     packed = [
         name for name, weight in weights.items() if ".experts." in name and weight.ndim > MATRIX
@@ -64,7 +64,7 @@ def swap_experts(weights: dict[str, torch.Tensor]) -> bool:
 
 
 def change(folder: Path, how: str) -> bool:
-    """Change every file of weights in a folder; return False where there is nothing to change."""
+    """Change every file of weights in a folder; return False if there is nothing to change."""
     for path in sorted(folder.glob("*.safetensors")):
         weights = load_file(path)
         if how.startswith("head"):

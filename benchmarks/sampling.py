@@ -1,17 +1,16 @@
-"""What the sampling gate finds of a wrong sampler, and how often it accuses a right one.
+"""Measures how well the sampling gate finds wrong samplers, and how often a right one fails.
 
     python benchmarks/sampling.py
     python benchmarks/sampling.py --family qwen3.5 --clean 250
 
-`recorded/sampling_laws.json` has what real vLLM returned on 2026-11-25 for each miniature's next
-token at the prompt that the gate chose there: every token's log-probability. The gate's own probes
-and tests are played on draws from these laws, which are simulated; that a real server's draws are
-those of its log-probabilities is what `pytest -m sampling` and `tests/faults/test_sampling.py`
-measure. Printed are for each fault the share of trials in which the parameter's own probes end with
-FAIL within 8,192 tokens, and the tokens they take; then the alarms and the tokens of whole gates on
-a right sampler. A thinking budget is judged by one greedy answer, so that its trials are the
-lengths that reasoning may have.
-Exits 1 where a fault is missed in more than 1 % of the trials or a clean sampler is accused.
+`recorded/sampling_laws.json` has the log-probability of every token that real vLLM returned on
+2026-11-25 for each miniature's next token, at the prompt that the gate chose there. The gate's own
+probes and tests run on simulated draws from these laws; `pytest -m sampling` and
+`tests/faults/test_sampling.py` check that a real server's draws follow its log-probabilities.
+Prints for each fault the share of trials in which the parameter's own probes end with FAIL within
+8,192 tokens, and the tokens they take; then the alarms and the tokens of whole gates on a right
+sampler. A thinking budget is judged by one greedy answer, so its trials are the possible lengths of
+reasoning. Exits 1 if a fault is missed in more than 1 % of the trials, or if a right sampler fails.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ BUDGET = 2
 
 
 def ignoring(name: str) -> Callable[[Parameters], Parameters]:
-    """Return the fault of a sampler that a parameter does not reach."""
+    """Return the fault of a sampler that ignores a parameter."""
     default = getattr(Parameters(), name)
     return lambda asked: replace(asked, **{name: default})
 
 
 def when(name: str, value: Any, **instead: Any) -> Callable[[Parameters], Parameters]:
-    """Return the fault of a sampler that takes other values where a parameter has this one."""
+    """Return the fault of a sampler that changes values if a parameter has this value."""
     return lambda asked: replace(asked, **instead) if getattr(asked, name) == value else asked
 
 
@@ -74,7 +73,7 @@ SHAPES: dict[str, tuple[str, Callable[[Parameters], Parameters]]] = {
         )
     },
 }  # fmt: skip
-"""By fault the parameter whose probes are to find it, "" for none, and what it does."""
+"""By fault: the parameter whose probes have to find it, or "", and its effect."""
 
 SEEDS: dict[str, Callable[[int | None, bool], int | None]] = {
     "seed ignored": lambda _seed, _crowd: None,
@@ -84,14 +83,14 @@ SEEDS: dict[str, Callable[[int | None, bool], int | None]] = {
 
 
 def judged(sampler: Sampler) -> Iterator[Judged]:
-    """Yield what the gate judges, one parameter after the other."""
+    """Yield the gate's results, one parameter after the other."""
     yield sampler.judge(probes.untouched())
     yield from (sampler.judge(probe) for probe in probes.shaping(sampler.position.law))
     yield from penalties(sampler)
 
 
 def penalties(sampler: Sampler, name: str | None = None) -> Iterator[Judged]:
-    """Yield what the gate judges of penalties, or of one of them."""
+    """Yield the gate's results for penalties, or for one of them."""
     tokens = sampler.window()
     for probe in probes.counting(tokens):
         if name in (None, probe.name):
@@ -102,7 +101,7 @@ def penalties(sampler: Sampler, name: str | None = None) -> Iterator[Judged]:
 
 
 def judged_of(sampler: Sampler, name: str) -> Iterator[Judged]:
-    """Yield what the gate judges of one parameter."""
+    """Yield the gate's results for one parameter."""
     if not name:
         yield sampler.judge(probes.untouched())
     elif name.endswith("_penalty"):
@@ -113,7 +112,7 @@ def judged_of(sampler: Sampler, name: str) -> Iterator[Judged]:
 
 
 def seeded(server: SimulatedServer, odds: Any) -> list[str]:
-    """Return what the gate's tests of seeds fail on."""
+    """Return the failures of the gate's tests of seeds."""
     position = (0,)
     alone = [server.complete(position, seeds.body(seed))[0] for seed in seeds.SEEDS]
     again = [server.complete(position, seeds.body(seed))[0] for seed in seeds.SEEDS]
@@ -136,7 +135,7 @@ def tokens_to_find(
     change: Callable[[Parameters], Parameters],
     random: np.random.Generator,
 ) -> int | None:
-    """Return how many tokens a parameter's probes take to FAIL for a fault, None if they do not."""
+    """Return the tokens until a parameter's probes FAIL for a fault, None if they do not."""
     server = SimulatedServer(position.law, random, change)
     settings = plan.load()
     sampler = Sampler(server, position, settings.odds, settings.most_draws)  # type: ignore[arg-type]
@@ -145,7 +144,7 @@ def tokens_to_find(
 
 
 def without_budget(thoughts: int) -> Iterator[int | None]:
-    """Yield after how many tokens an ignored thinking budget is found, by length of reasoning."""
+    """Yield the tokens until an ignored thinking budget is found, by length of reasoning."""
     for free in range(LEAST_THOUGHT, THOUGHT_TOKENS + 1):
         found = checks.budget_fault(free, free, BUDGET, SLACK)
         yield (thoughts + 1) * free if found else None

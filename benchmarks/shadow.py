@@ -7,12 +7,12 @@
     python benchmarks/shadow.py traffic --rate 200 --seconds 60
     python benchmarks/shadow.py canaries --seconds 15
 
-`alarms` and `power` look after every pair, as the shadow may. The others send chats, every other
+`alarms` and `power` decide after every pair, like the shadow. The others send chats, every other
 one streamed, to a fake server directly and through a shadow, compare every byte, and print both
-times; they want an idle machine. The last lines are the figures with their limits, which the exit
-status keeps to. `latency` sends one chat at a time, to one and the other by turns. `traffic` sends
-at a rate. `costs` is both, in less than three minutes. `canaries` is `traffic` for each kind of bad
-canary, with a right one before, between and after them: their times show what is noise.
+times; they need an idle machine. The last lines are the figures with their limits; the exit status
+is 1 if one is exceeded. `latency` sends one chat at a time, alternately to both. `traffic` sends at
+a rate. `costs` is both, in less than three minutes. `canaries` is `traffic` for each kind of bad
+canary, with a right one before, between and after them: their times show the noise.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ SETTINGS = shadow_settings.load()
 POWER = 0.95
 MOST_ADDED_MS = 1.0
 BAD = ("hangs", "crashes", "floods", "slow")
-"""What a canary does that is not to cost the stable server's clients anything."""
+"""Faults of a canary that must not slow down the stable server's clients."""
 NICEST = 19
 PAUSE_S = 0.005
-"""Between two chats of `latency`: two cores keep up with what they start."""
+"""The pause between two chats of `latency`, so that two cores keep up."""
 WARM_S = 4.0
-"""The first pairs, which wait for the judge's imports, are sent before what is timed."""
+"""The first pairs wait for the judge's imports, so they are sent before the timed ones."""
 NOISE = 1.25
-"""How far above the slowest run with a right canary the times with a bad one may be."""
+"""The allowed excess of times with a bad canary over the slowest run with a right one."""
 WHATS = ("alarms", "power", "latency", "traffic", "costs", "canaries")
 
 
@@ -82,7 +82,7 @@ def judged_pair(drawn: random.Random, soft: float, broken: float, slower: float)
 def first_decision(
     seed: int, pairs: int, soft: float, broken: float, *, rejects_only: bool
 ) -> tuple[str, int]:
-    """Return the first answer that is not HOLD, and after how many pairs; look after each."""
+    """Return the first answer that is not HOLD, and its number of pairs; decides after each."""
     drawn = random.Random(seed)  # noqa: S311 - a simulation
     tally = Tally(SETTINGS.kinds, SETTINGS.figures)
     for number in range(1, pairs + 1):
@@ -94,7 +94,7 @@ def first_decision(
 
 
 def simulate(options: argparse.Namespace) -> int:
-    """Print how many runs are rejected, and after how many pairs."""
+    """Print the number of rejected runs, and their pairs."""
     broken = options.broken if options.what == "power" else 0.0
     look = functools.partial(
         first_decision, pairs=options.pairs, soft=options.soft, broken=broken, rejects_only=True
@@ -126,7 +126,7 @@ def chat_body(*, stream: bool) -> bytes:
 
 
 class Sender:
-    """Sends chats to one server, and keeps the seconds of each answer and every body."""
+    """Sends chats to one server, and records the seconds and the body of each answer."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
@@ -136,7 +136,7 @@ class Sender:
         self.lost: list[BaseException] = []
 
     async def one(self, number: int) -> None:
-        """Send one chat, streamed where the number is odd."""
+        """Send one chat, streamed if the number is odd."""
         begun = time.perf_counter()
         async with self._session.post(
             self._url + CHAT, data=chat_body(stream=number % 2 == 1),
@@ -146,7 +146,7 @@ class Sender:
         self.seconds.append(time.perf_counter() - begun)
 
     async def at_rate(self, rate: float, seconds: float) -> None:
-        """Send at a rate, whatever comes back."""
+        """Send at a rate, without waiting for answers."""
         begun = time.perf_counter()
         tasks = []
         for number in range(int(rate * seconds)):
@@ -157,7 +157,7 @@ class Sender:
 
 
 def summed_up(direct: Sender, shadowed: Sender) -> dict[str, Any]:
-    """Return what both senders show."""
+    """Return the figures of both senders."""
     result: dict[str, Any] = {
         "requests": len(shadowed.seconds), "lost": len(shadowed.lost),
         "first_lost": repr(shadowed.lost[0]) if shadowed.lost else None,
@@ -174,7 +174,7 @@ def summed_up(direct: Sender, shadowed: Sender) -> dict[str, Any]:
 
 
 async def by_turns(direct: str, through: str, requests: int) -> dict[str, Any]:
-    """Send one chat at a time, to one and the other by turns, so that copies are a load on both."""
+    """Send one chat at a time, alternately to both, so that copies load both equally."""
     async with aiohttp.ClientSession() as session:
         senders = Sender(session, direct), Sender(session, through)
         await senders[1].at_rate(1 / PAUSE_S, WARM_S)  # the judge's imports
@@ -199,7 +199,7 @@ async def at_rate(direct: str, through: str, options: argparse.Namespace) -> dic
 
 
 def serve_chats(mode: str, told: Connection, niceness: int) -> None:
-    """Serve chats in a process of its own, whose time is not the sender's."""
+    """Serve chats in a separate process, whose time does not count for the sender."""
     os.nice(niceness)
     server = Chats(mode)
     told.send(server.url)
@@ -208,7 +208,7 @@ def serve_chats(mode: str, told: Connection, niceness: int) -> None:
 
 @contextlib.contextmanager
 def apart(mode: str, niceness: int = 0) -> Iterator[str]:
-    """Run a fake server in a process of its own; give its URL."""
+    """Run a fake server in a separate process; yield its URL."""
     ours, theirs = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
     process = spawn.Process(target=serve_chats, args=(mode, theirs, niceness), daemon=True)
@@ -222,7 +222,7 @@ def apart(mode: str, niceness: int = 0) -> Iterator[str]:
 
 @contextlib.contextmanager
 def shadowed_chats(canary_mode: str) -> Iterator[tuple[str, ShadowProcess]]:
-    """Run a shadow between two fake servers; give the stable one's URL and the shadow."""
+    """Run a shadow between two fake servers; yield the stable server's URL and the shadow."""
     with (
         tempfile.TemporaryDirectory() as folder,
         apart("") as stable,
@@ -234,7 +234,7 @@ def shadowed_chats(canary_mode: str) -> Iterator[tuple[str, ShadowProcess]]:
 
 
 def measured(what: str, canary: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what one run shows, printed as well."""
+    """Print and return the figures of one run."""
     with shadowed_chats(canary) as (stable, process):
         through = f"http://127.0.0.1:{process.port}"
         result = asyncio.run(
@@ -249,12 +249,12 @@ def measured(what: str, canary: str, options: argparse.Namespace) -> dict[str, A
 
 
 def is_whole(result: dict[str, Any]) -> bool:
-    """Return whether every answer came, and as the server gave it."""
+    """Return whether every answer came, with the server's bytes."""
     return bool(result["same_bytes"] and not result["lost"])
 
 
 def came(result: dict[str, Any]) -> str:
-    """Return what came, in words."""
+    """Return the received answers in words."""
     return (
         f"{result['requests']} requests, {result['lost']} lost, bytes "
         f"{'as' if result['same_bytes'] else 'NOT as'} the server's"
@@ -262,7 +262,7 @@ def came(result: dict[str, Any]) -> str:
 
 
 def costs(options: argparse.Namespace) -> int:
-    """Print what the shadow adds to each answer."""
+    """Print the time that the shadow adds to each answer."""
     fine, said = True, []
     for what in ("latency", "traffic") if options.what == "costs" else (options.what,):
         result = measured(what, options.canary, options)
@@ -276,7 +276,7 @@ def costs(options: argparse.Namespace) -> int:
 
 
 def canaries(options: argparse.Namespace) -> int:
-    """Print what clients wait with a bad canary, beside what they wait with a right one."""
+    """Print the clients' times with a bad canary, beside those with a right one."""
     right, bad = [measured("traffic", "", options)], {}
     for mode in BAD:
         bad[mode] = measured("traffic", mode, options)
@@ -293,7 +293,7 @@ def canaries(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run what is asked for."""
+    """Run the requested measurement."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("what", choices=WHATS)
     parser.add_argument("--runs", type=int, default=100)

@@ -2,11 +2,11 @@
 
     python benchmarks/shadow_live.py [--runs 10] [--pairs 500] [--broken 0.01]
 
-Boots a miniature twice, as the stable server and as the canary, each behind a proxy. That of the
-canary turns a seeded share of its calls into text, as a parser does that fails now and then. In
-each run clients ask through a new shadow until it rejects, or has judged `--pairs`. Prints a line a
-run and the sum; exits 1 where fewer than 95 % of the runs reject, or where the same canary without
-the faults is rejected in a last run.
+Boots a miniature twice, as the stable server and as the canary, each behind a proxy. The canary's
+proxy turns a seeded share of its calls into text, like a parser that sometimes fails. In each run
+clients send requests through a new shadow until it rejects, or has judged `--pairs`. Prints a line
+for each run and a summary; exits 1 if fewer than 95 % of the runs reject, or if the same canary
+without the faults is rejected in a last run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OK = 200
 
 
 class SeldomText:
-    """Turns calls into text, each with a chance."""
+    """Turns calls into text, each with a probability."""
 
     def __init__(self, seed: int, share: float) -> None:
         self._chance = random.Random(seed)  # noqa: S311 - a simulation
@@ -62,7 +62,7 @@ class SeldomText:
 
 
 def body(run: int, number: int) -> bytes:
-    """Return a request that has to call; no two are alike, so that each is generated."""
+    """Return a request that has to call; all differ, so that each answer is generated."""
     question = f"What is the weather in Oslo? ({run}-{number})"
     return json.dumps(
         {
@@ -78,7 +78,7 @@ def body(run: int, number: int) -> bytes:
 
 
 def one_run(stable: Endpoint, run: int, pairs: int, process: ShadowProcess) -> dict[str, Any]:
-    """Ask until the shadow rejects or has judged so many pairs; return its last document."""
+    """Send requests until the shadow rejects or has judged all pairs; return its last document."""
     ended = threading.Event()
 
     def client(first: int) -> None:

@@ -1,4 +1,4 @@
-"""What is silently changed, as data, and vLLM's engine with each of the changes, run by jobs.
+"""The silent changes, as data, and vLLM's engine with each of them, run as jobs.
 
 One process of the lane's interpreter imports vLLM and forks for each job (`forced_program.py`).
 """
@@ -42,18 +42,18 @@ ONCE, WARM, BATCH = "once", "warm prefix", "another batch"
 
 @dataclass(frozen=True)
 class Change:
-    """How an engine differs from the trusted one; what it is asked to serve stays the same."""
+    """The difference of an engine from the trusted one; its requests stay the same."""
 
     name: str
     number: tuple[str, float, float] | None = None
-    """A name of `config.json`, its factor, and what is added then."""
+    """A name of `config.json`, its factor, and the value added then."""
     weights: str | None = None
-    """How `rounded_weights.py` changes them."""
+    """The change by `rounded_weights.py`."""
     flag: tuple[str, Any] | None = None
     silent: str = ""
-    """What `silent/silent_change.py` does."""
+    """The change by `silent/silent_change.py`."""
     alone: bool = False
-    """Whether it has to be made before torch is imported."""
+    """Whether it must be made before torch is imported."""
     lane: str = "cpu"
     env: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,21 +91,21 @@ KINDS: tuple[tuple[Change, ...], ...] = (
         for factor in (1.01, 1.02, 1.05, 1.1)
     ),
 )  # fmt: skip
-"""Each kind by growing size: the next counts where one is not found, or cannot be made."""
+"""Each kind in increasing size: the next size counts if one is not found or not possible."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What came of a job."""
+    """The result of a job."""
 
     runs: dict[str, ForcedRun]
-    """Of the forced texts: `once`, and, where it was asked for, on a warm prefix and in a batch."""
+    """The scores of the forced texts: `once`, and on request on a warm prefix and in a batch."""
     cases: tuple[tuple[float, ...], ...]
     """The scores of the prompts of the shipped `numerics.txt`."""
     answers: tuple[tuple[int, ...], ...]
-    """Greedy, to the same prompts."""
+    """The greedy answers to the same prompts."""
     right: tuple[bool, ...]
-    """By token of the same prompts whether it is the likeliest."""
+    """For each token of the same prompts, whether it is the likeliest."""
 
 
 def reference(model: str) -> ReferenceScores:
@@ -128,7 +128,7 @@ def changed(table: dict[str, Any], name: str, factor: float, more: float) -> int
 
 
 def edited(source: Path, folder: Path, change: Change) -> Path | None:
-    """Return a copy of a checkpoint with another config; None where it has no such number."""
+    """Return a copy of a checkpoint with another config; None if it has no such number."""
     copy = shutil.copytree(source, folder)
     config = copy / "config.json"
     content = json.loads(config.read_text(encoding="utf-8"))
@@ -139,7 +139,7 @@ def edited(source: Path, folder: Path, change: Change) -> Path | None:
 
 
 class Machine:
-    """A family's miniature on a lane's vLLM, asked by jobs."""
+    """A family's miniature on a lane's vLLM, used by jobs."""
 
     def __init__(self, model: str, lane: str = "cpu") -> None:
         self.model = model
@@ -153,10 +153,10 @@ class Machine:
     def run(
         self, changes: Sequence[Change], *, again: bool = False
     ) -> Iterator[tuple[Change, Scored | None]]:
-        """Yield what came of each change; None where the engine does not start.
+        """Yield the result of each change; None if the engine does not start.
 
-        A change that finds nothing to change is left out. With `again`, the first is asked on a
-        warm prefix and in another batch, too.
+        A change that has nothing to change is left out. With `again`, the first also runs on a
+        warm prefix and in another batch.
         """
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -188,8 +188,8 @@ class Machine:
                         yield change, scored
 
     def _env(self, changes: Sequence[Change]) -> dict[str, str]:
-        """Return the variables of a program; those of a change that has it for itself, too."""
-        # Threads that wait do not spin: on a busy machine that is most of the time.
+        """Return the variables of a program, and of a change that needs its own program."""
+        # Waiting threads must not spin, which would take most of the time of a busy machine.
         env = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_WAIT_POLICY": "passive"}
         (first, *_) = changes
         if first.alone:

@@ -1,11 +1,11 @@
-"""Makes vLLM on a CPU compute something else than it was asked to.
+"""Makes vLLM on a CPU compute something different from its configuration.
 
 `epsilon=F`  in the middle layer, the epsilon of the norms is F times as large
-`cache`      what is written to an MLA cache is rounded to FP8 (e4m3) and back
-`decode`     attention is a quarter off in steps that only decode
-`company`    attention is a quarter off wherever a batch has more than one sequence
+`cache`      values written to an MLA cache are rounded to FP8 (e4m3) and back
+`decode`     attention is wrong by a quarter in steps that only decode
+`company`    attention is wrong by a quarter if a batch has more than one sequence
 `rare`       no token is less likely than the likeliest by more than a factor of e^12
-`avx2`       torch, oneDNN and vLLM take the kernels of a processor that has no AVX-512
+`avx2`       torch, oneDNN and vLLM use the kernels of a processor without AVX-512
 """
 
 # ruff: noqa: PLC0415 - on the path of every process: no more imports than needed
@@ -24,13 +24,13 @@ WITHOUT_AVX512 = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 
 
 def number_of_layer(name: str) -> int | None:
-    """Return the layer that a module lies in by its dotted name, None outside of all."""
+    """Return the layer of a module by its dotted name, None outside the layers."""
     number = name.partition("layers.")[2].partition(".")[0]
     return int(number) if number.isdigit() else None
 
 
 def change_epsilon(factor: float) -> None:
-    """Enlarge the epsilon of the norms that the middle layer itself has, once it is loaded."""
+    """Enlarge the epsilon of the middle layer's own norms, after the model is loaded."""
 
     def act(module: ModuleType) -> None:
         load = module.BaseModelLoader.load_model
@@ -61,7 +61,7 @@ def change_epsilon(factor: float) -> None:
 
 
 def round_mla_cache() -> None:
-    """Round what is written to an MLA cache to FP8 and back."""
+    """Round values written to an MLA cache to FP8 and back."""
 
     def act(module: ModuleType) -> None:
         import torch
@@ -81,7 +81,7 @@ def round_mla_cache() -> None:
 
 
 def spoil_attention(when: str) -> None:
-    """Scale what attention returns: in steps that only decode, or in company."""
+    """Scale the output of attention: in steps that only decode, or in batches."""
 
     def act(module: ModuleType) -> None:
         forward = module.CPUAttentionBackendImpl.forward
@@ -121,7 +121,7 @@ def lift_rare_tokens() -> None:
 
 
 def leave_avx512() -> None:
-    """Let everything take the kernels of a processor without AVX-512."""
+    """Use the kernels of a processor without AVX-512 everywhere."""
     os.environ.update(WITHOUT_AVX512)
 
     def act(module: ModuleType) -> None:
@@ -145,4 +145,4 @@ def apply(change: str) -> None:
     elif name == "avx2":
         leave_avx512()
     elif name:
-        raise ValueError(f"no silent change is called {name!r}")
+        raise ValueError(f"unknown silent change: {name!r}")

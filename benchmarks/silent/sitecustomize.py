@@ -1,6 +1,6 @@
-"""Makes a server compute something else than it was asked to, as `$SILENT_CHANGE` says.
+"""Makes a server compute something different from its configuration, by `$SILENT_CHANGE`.
 
-It lies on a lane's `PYTHONPATH`, behind the lane's overlay, whose `sitecustomize` runs this one.
+It is on a lane's `PYTHONPATH`, after the lane's overlay, whose `sitecustomize` runs this one.
 """
 
 import os
