@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.launch import Launch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Answer",
