@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 COUNT = 3
 TEXTS = ("🦀🦞🦐 red", "🎻🎺🥁 band", "👩‍🚀🧑‍🚀 crew", "🀄🀅 tiles")
-"""Left to the model by a grammar. All have characters above U+FFFF, of several tokens each."""
+"""The texts that a grammar allows. All have characters above U+FFFF, each of several tokens."""
 TOKENS = 256
 TIMES = 3
-"""How often a stream whose choices are those of the whole answer in another order is requested."""
+"""Maximum requests for a stream with the whole answer's choices in another order."""
 STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 SEVERAL = {"n": COUNT, "temperature": 1.5, "seed": 20261125}
 REFUSED = (httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_CONTENT)
@@ -40,7 +40,7 @@ class ChoicesAnswer:
     streamed: tuple[ScoredChoice, ...]
     chunks: tuple[dict[str, Any], ...]
     texts: tuple[str, ...] = ()
-    """All that a grammar left the model; empty where it was free."""
+    """All texts that a grammar allows; empty without a grammar."""
     requests: int = 2
 
 
@@ -49,7 +49,7 @@ def ask(
 ) -> list[ChoicesAnswer]:
     """Send a chat request for one greedy choice, and for several that a grammar shapes.
 
-    Not `shaped` for a model that always thinks: a grammar begins after that, if it comes to it.
+    Not `shaped` for a model that always thinks: a grammar begins after the thinking, if ever.
     Raises `NotApplicable` if the server refuses them.
     """
     scored = {

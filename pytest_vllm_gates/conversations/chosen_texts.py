@@ -1,7 +1,7 @@
-"""Forces an answer to be a given text, whole and streamed: what comes is that text, as it is.
+"""Forces an answer to be a given text, whole and streamed: that text has to arrive unchanged.
 
 `structured_outputs.choice` with one text leaves the model nothing to choose, so that any model
-writes what parsers and gateways stumble over (vLLM 0.32.0, vllm/sampling_params.py,
+writes the texts that break parsers and gateways (vLLM 0.32.0, vllm/sampling_params.py,
 StructuredOutputsParams).
 """
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 FILE = data.FOLDER / "chosen_texts.toml"
 SHOWN = 200
 WIDTH = 24
-"""Characters that are shown from where two texts part."""
+"""Characters that are shown from the first difference of two texts."""
 
 
 class ChosenText(toml.Record):
-    """A text, and what changes it on its way."""
+    """A text, and the parts that may change it on its way."""
 
     name: toml.Name
     breaks: toml.Sentence
@@ -46,7 +46,7 @@ class ChosenTexts(toml.Record):
 
 @dataclass(frozen=True)
 class ChosenAnswer:
-    """The answer to a request with one text to choose; `error` says why there is none."""
+    """The answer to a request that allows one text; `error` is the reason if it is missing."""
 
     text: str
     case: Case
@@ -55,12 +55,12 @@ class ChosenAnswer:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the limit of tokens ended it."""
+        """Whether the token limit ended it."""
         return self.answer is not None and self.answer.finish_reason == "length"
 
 
 def ask(chat: Chat, body: Mapping[str, Any], max_tokens: int) -> list[ChosenAnswer]:
-    """Request each text, whole and streamed, in place of the answer to a body's conversation.
+    """Request each text, whole and streamed, as the answer to a body's conversation.
 
     Raises `NotApplicable` if the server refuses all of them.
     """
@@ -72,14 +72,14 @@ def ask(chat: Chat, body: Mapping[str, Any], max_tokens: int) -> list[ChosenAnsw
         except openai.APIStatusError as error:
             told = f"answered {error.status_code}: {error.message[:SHOWN]}"
             return ChosenAnswer(wanted.text, wanted.case, error=told)
-        except openai.APIError as error:  # an event of the stream says so
+        except openai.APIError as error:  # an event of the stream reports it
             told = f"the stream ends in an error: {error.message[:SHOWN]}"
             return ChosenAnswer(wanted.text, wanted.case, error=told)
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         answers = list(pool.map(asked, _wanted({**body, "max_tokens": max_tokens})))
     if all(each.error.startswith("answered 4") for each in answers):
-        raise NotApplicable(f"the server takes no structured_outputs.choice: {answers[0].error}")
+        raise NotApplicable(f"the server refuses structured_outputs.choice: {answers[0].error}")
     return answers
 
 
@@ -92,7 +92,7 @@ def _wanted(body: Mapping[str, Any]) -> Iterator[ChosenAnswer]:
 
 
 def changed(one: ChosenAnswer) -> Iterator[str]:
-    """Yield a sentence where an answer is not the text that was its only choice.
+    """Yield a sentence if an answer differs from the text that was its only choice.
 
     An answer that the limit cut is not judged.
     """

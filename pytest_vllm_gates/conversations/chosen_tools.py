@@ -1,4 +1,4 @@
-"""Requests calls that a model would not make by itself: a strict schema, and a tool by name."""
+"""Requests calls that a model would not make by itself: by a strict schema, and by name."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class ChosenTool:
 
     name: str
     strict: bool
-    """Whether the tool's schema is to be kept to."""
+    """Whether the call has to follow the tool's schema."""
     traits: Mapping[str, str]
     request: Mapping[str, Any]
     answer: Answer
     raw: str
-    """The text of its tokens, '' if the server returns none."""
+    """The text of its tokens; '' if the server returns none."""
 
 
 def ask(
     chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], max_tokens: int
 ) -> list[ChosenTool]:
-    """Send a question about the weather, whose first tool takes a city and whose second nothing.
+    """Send a question about the weather; the first tool takes a city, the second nothing.
 
     Raises `NotApplicable` if the server refuses the requests.
     """

@@ -1,4 +1,4 @@
-"""Reads answers with the types of the installed openai client, and streams with its own helper."""
+"""Reads answers with the types of the installed openai client, and streams with its helper."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer, Recording
 
 MOST = 3
-"""Sentences of one answer at most."""
+"""The maximum number of sentences for one answer."""
 
 
 def body_faults(body: Recording) -> Iterator[str]:
-    """Yield a sentence for each field of a whole answer that has another type than specified."""
+    """Yield a sentence for each field of a whole answer whose type is not as specified."""
     yield from _wrong_fields(ChatCompletion, [body.body] if body.pieces else [], "whole answer")
 
 
 def chunk_faults(chunks: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the same for the chunks of a stream, a fault that several have once."""
+    """Yield the same for the chunks of a stream, each fault once."""
     yield from _wrong_fields(ChatCompletionChunk, chunks, "chunk")
 
 
 def assembly_faults(chunks: Iterable[Mapping[str, Any]], answer: Answer) -> Iterator[str]:
-    """Yield a sentence where the official client's helper makes another answer of the chunks.
+    """Yield a sentence if the official client's helper reads another answer from the chunks.
 
-    `answer` is put together by the rules of the specification: texts append, calls merge by index.
+    `answer` is assembled by the rules of the specification: texts append, calls merge by index.
     """
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
     try:
         for chunk in chunks:
-            state.handle_chunk(ChatCompletionChunk.construct(**chunk))  # as it reads them itself
+            state.handle_chunk(ChatCompletionChunk.construct(**chunk))  # as the client reads them
         (choice,) = state.current_completion_snapshot.choices
         read = _read(choice)
-    except Exception as error:  # noqa: BLE001 - whatever that client raises, its user meets
+    except Exception as error:  # noqa: BLE001 - any error of that client reaches its user
         yield f"the openai client cannot read the stream: {type(error).__name__}: {error}"
         return
     held = {
@@ -52,11 +52,11 @@ def assembly_faults(chunks: Iterable[Mapping[str, Any]], answer: Answer) -> Iter
     for name, theirs in read.items():
         if theirs != held[name]:
             ours = shown(held[name])
-            yield f"the openai client reads {name} as {shown(theirs)}, the chunks hold {ours}"
+            yield f"the openai client reads {name} as {shown(theirs)}, the chunks have {ours}"
 
 
 def _read(choice: Any) -> dict[str, Any]:
-    """Return what the official client's helper made of a choice."""
+    """Return a choice as the official client's helper assembled it."""
     message = choice.message
     calls = [call for call in message.tool_calls or () if call.type == "function"]
     return {

@@ -1,4 +1,4 @@
-"""Asks a model to go on with an answer that a client began (`continue_final_message`)."""
+"""Requests the continuation of an answer that a client began (`continue_final_message`)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class ContinuedAnswer:
     request: Mapping[str, Any]
     answer: Answer
     begun: str
-    """The text that the answer is to go on with."""
+    """The text that the answer has to continue."""
     prompt_tokens: int | None
-    """Tokens of the prompt as `/tokenize` renders it, None where the server has none."""
+    """Tokens of the prompt by `/tokenize`; None if the server does not have that route."""
 
 
 def ask(
     chat: Chat, endpoint: Endpoint, family: Family, conversation: Conversation, max_tokens: int
 ) -> list[ContinuedAnswer]:
-    """Send a conversation whose last message is to be continued, with each value of the switch.
+    """Send a conversation whose last message has to be continued, with each switch value.
 
     Raises `NotApplicable` if the server refuses to continue a message.
     """

@@ -1,7 +1,7 @@
 """Forces a server to write given tool calls, to check how its parsers read them.
 
-A grammar with one choice (`structured_outputs.choice`) leaves the model no other text, so a parser
-can be tested on an awkward call with any model, even one that would not write it.
+A grammar with one choice (`structured_outputs.choice`) allows no other text, so a parser can be
+tested on an awkward call with any model, even one that would not write it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HostileText(toml.Record):
     name: str
     text: str
     times: int = 1
-    """How often the text is repeated: a long one in a short file."""
+    """The number of repetitions: a long text in a short file."""
 
 
 class HostileTexts(toml.Record):
@@ -45,7 +45,7 @@ class HostileTexts(toml.Record):
 
 
 class TypedCall(toml.Record):
-    """Arguments of declared types; both are JSON, which has a null that TOML lacks."""
+    """Arguments of declared types; both are JSON, because TOML has no null."""
 
     name: str
     parameters: str
@@ -77,7 +77,7 @@ NAME = "save_note"
 USER_MESSAGE = {"role": "user", "content": "Save this note."}
 
 LEAD_IN = "Noted. "
-"""Comes before the call where text may, so that no grammar for calls takes the choice's place."""
+"""Precedes the call if text may, so that no grammar for calls replaces the choice."""
 MORE_TOKENS = 64
 FIRST_BIAS = 100
 MARKER_BIAS = 55
@@ -100,7 +100,7 @@ class WantedCall:
 
 @dataclass
 class ForcedReplies:
-    """The replies that were written, and why the others were not."""
+    """The replies that were written, and the reasons why the others were not."""
 
     replies: list[ForcedReply] = field(default_factory=list)
     not_written: dict[str, str] = field(default_factory=dict)
@@ -113,10 +113,10 @@ def force(
 ) -> ForcedReplies:
     """Force every call in a whole answer, a stream and a stream of wide deltas.
 
-    Requests are sent several at a time, those for the longest calls first: the last to end decides
-    how long it takes.
+    Several requests are sent at a time, those for the longest calls first: the last one to end
+    decides the duration.
 
-    Raises `Inconclusive` if the server does not write the calls that the grammar leaves it.
+    Raises `Inconclusive` if the server does not write the calls that the grammar allows.
     """
     forced = ForcedReplies()
     bias = _bias(endpoint, tools_of(family))
@@ -126,9 +126,9 @@ def force(
         try:
             answer, streamed, widened = (future.result() for future in sent.answers)
             if answer.token_ids and written not in http.detokenize(endpoint, answer.token_ids):
-                return "the tokens that came are others than the ones the grammar leaves"
+                return "the answer's tokens differ from those that the grammar allows"
             if spelled := _spelled(endpoint, written, answer.token_ids, bias):
-                return f"the markers {spelled} were spelled in several tokens, as no model does"
+                return f"the markers {spelled} were spelled in several tokens, which no model does"
         except openai.InternalServerError as error:
             forced.failed[call.name] = str(error)
             return f"the server failed: {error}"
@@ -152,7 +152,7 @@ def force(
                 forced.replies.append(reply)
     if not forced.replies and not forced.failed:
         raise Inconclusive(
-            "the server did not write what structured_outputs.choice leaves it: "
+            "the server did not write the text that structured_outputs.choice allows: "
             f"{next(iter(forced.not_written.values()))}"
         )
     return forced
@@ -160,7 +160,7 @@ def force(
 
 @dataclass(frozen=True)
 class _SentCall:
-    """The requests that force one call, under way."""
+    """The running requests that force one call."""
 
     body: Future[dict[str, Any]]
     answers: tuple[Future[Answer], ...]
@@ -168,7 +168,7 @@ class _SentCall:
 
 
 def _sent(pool: ThreadPoolExecutor, chat: Chat, body: Future[dict[str, Any]]) -> _SentCall:
-    """Send the three requests of a call whose body is under way in the same pool."""
+    """Send the three requests of a call; the same pool computes its body."""
     answers = (
         pool.submit(lambda: chat.ask(body.result())),
         pool.submit(lambda: chat.stream(body.result())),
@@ -183,9 +183,9 @@ def request(endpoint: Endpoint, family: Family, call: WantedCall) -> dict[str, A
 
 
 def tools_of(family: Family) -> Tools:
-    """Return how a family calls tools.
+    """Return a family's format of tool calls.
 
-    Raises `NotApplicable` for one that calls none or that cannot answer without thinking.
+    Raises `NotApplicable` for a family without tools or one that always thinks.
     """
     if family.tools is None:
         raise NotApplicable(f"{family.name} calls no tools")
@@ -195,13 +195,13 @@ def tools_of(family: Family) -> Tools:
 
 
 def tool_definition(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tool that every forced call calls."""
+    """Return the tool of every forced call."""
     function = {"name": NAME, "description": "Save a text.", "parameters": parameters}
     return {"type": "function", "function": function}
 
 
 def _answer(family: Family, call: WantedCall) -> str:
-    """Return the whole answer that holds a call."""
+    """Return the whole answer with a call."""
     return call.call if tools_of(family).alone else LEAD_IN + call.call
 
 
@@ -232,8 +232,8 @@ def _body(
 def _bias(endpoint: Endpoint, tools: Tools) -> dict[str, int]:
     """Return the logit bias for markers that are one token each.
 
-    The grammar allows a marker as one token or as several, and a parser that reads ids rightly
-    overlooks the second. The same goes for words, which would take many more tokens than needed.
+    The grammar allows a marker as one token or as several, and a parser that reads ids correctly
+    ignores the latter. The same applies to words, which would take more tokens than needed.
     """
     ids = [http.token_ids(endpoint, marker.strip()) for marker in tools.markers]
     return {str(marker_ids[0]): MARKER_BIAS for marker_ids in ids if len(marker_ids) == 1}

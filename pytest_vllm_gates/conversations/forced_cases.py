@@ -1,7 +1,7 @@
 """The forced calls: arguments of all types that tools declare, and texts that are hard to parse.
 
-A format that writes values bare (`<parameter=days>2</parameter>`) leaves their types to the parser,
-which takes them from the tool's schema: the same text is a number, a null or a string.
+A format with bare values (`<parameter=days>2</parameter>`) leaves their types to the parser, which
+reads them from the tool's schema: the same text is a number, a null or a string.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CALLS = data.FOLDER / "typed_calls.toml"
 def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies:
     """Force every call of `typed_calls.toml`; raises as `hostile_calls` does.
 
-    Raises `NotApplicable`, too, if the served chat template renders none of them.
+    Also raises `NotApplicable` if the served chat template renders none of them.
     """
     tools_of(family)
     calls: list[WantedCall] = []
@@ -67,7 +67,7 @@ def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies
 def _call(
     endpoint: Endpoint, family: Family, parameters: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> str:
-    """Return a call in the family's format: in JSON, or as the served template renders one.
+    """Return a call in the family's format: in JSON, or rendered by the served template.
 
     Raises `ValueError` if the template renders no call, and `httpx.HTTPStatusError` if the server
     refuses to render it.
@@ -96,7 +96,7 @@ def _call(
 
 TEXTS = data.FOLDER / "hostile.toml"
 TEXT_AFTER, AFTER = "text-after", "\nThat is all."
-"""A call that the model goes on after, and how."""
+"""A call with text after it, and that text."""
 LONG_WORD = " lighthouse"
 LONG_WORDS = 200
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -105,7 +105,7 @@ PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "req
 def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies:
     """Force a call for every text of `hostile.toml`; raises as `force` does.
 
-    Raises `NotApplicable` for a family without tools or that cannot answer without thinking.
+    Raises `NotApplicable` for a family without tools or one that always thinks.
     """
     tools = tools_of(family)
     texts = {
@@ -132,7 +132,7 @@ def _forced_call(tools: Tools, name: str, text: str) -> WantedCall:
 
 
 def _carries(tools: Tools, text: str) -> bool:
-    """Return whether the format can carry a text between its tags: not if it holds the tags."""
+    """Return whether the format can carry a text between its tags: not if it contains them."""
     return not any(marker.strip() in text for marker in tools.markers)
 
 

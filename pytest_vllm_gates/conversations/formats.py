@@ -1,7 +1,7 @@
-"""Requests formats that no model meets by itself, beside thinking and tools, whole and streamed.
+"""Requests formats that no model follows by chance, beside thinking and tools, whole and streamed.
 
-Each leaves the model one text, or a few, without a choice of white space: what comes is the
-format's, or the format was ignored.
+Each allows one text, or a few, without a choice of white space: another answer shows that the
+server ignored the format.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class FormattedAnswer:
 def ask(
     chat: Chat, family: Family, conversations: Mapping[str, Conversation], max_tokens: int
 ) -> list[FormattedAnswer]:
-    """Send a request for each format, with thinking on and off, beside tools and without.
+    """Send a request for each format, with thinking on and off, with tools and without.
 
-    Raises `NotApplicable` if the server refuses the first.
+    Raises `NotApplicable` if the server refuses a format.
     """
     wanted = list(_wanted(family, conversations))
 

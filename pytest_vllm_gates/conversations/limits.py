@@ -19,14 +19,14 @@ SEED = 20261120
 LONGEST = 24
 STRINGS_AT_ONCE = 3
 SHORT_OF_A_CALL = (6, 4, 3)
-"""Tokens by which a call is cut short: closing tags and the end of the turn are two or three."""
+"""Tokens by which a call is cut short: closing tags and the end of turn are two or three."""
 
 
 class Pieces:
-    """The answer to a request, and the answers when any piece of it is a stop string."""
+    """The answer to a request, and the answers with pieces of it as stop strings."""
 
     def __init__(self, chat: Chat, body: Mapping[str, Any], at_a_time: int = 1) -> None:
-        """Send the request without a stop; `at_a_time` requests with stops will be under way."""
+        """Send the request without a stop; `at_a_time` requests with stops will run at once."""
         self._chat = chat
         self._at_a_time = at_a_time
         self._body = dict(body)
@@ -78,7 +78,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class LimitedAnswer:
-    """One answer under a limit of tokens; `due` is the finish reason that fits it."""
+    """One answer under a token limit; `due` is the expected finish reason."""
 
     name: str
     kind: str
@@ -91,13 +91,13 @@ class LimitedAnswer:
     plain: Answer
     """The answer in the same mode without the limit."""
     least: int | None = None
-    """The lower limit, where the request has two."""
+    """The lower limit, if the request has two."""
 
 
 def limits(
     chat: Chat, body: Mapping[str, Any], plain: Answer, at_a_time: int = 1
 ) -> list[LimitedAnswer]:
-    """Send the request with limits below, at and above the length of the answer without one."""
+    """Send the request with limits below, at and above the length of the unlimited answer."""
     if plain.usage is None:
         return []
     length = plain.usage.completion_tokens
@@ -116,7 +116,7 @@ def limits(
 def limits_in_a_call(
     chat: Chat, body: Mapping[str, Any], plain: Answer, at_a_time: int = 1
 ) -> list[LimitedAnswer]:
-    """Send the request with limits that cut its call short; `plain` holds the whole call."""
+    """Send the request with limits that cut its call short; `plain` has the whole call."""
     if plain.usage is None or not plain.tool_calls:
         return []
     length = plain.usage.completion_tokens
@@ -126,14 +126,14 @@ def limits_in_a_call(
 
 
 BOTH = 2
-"""Tokens by which `max_completion_tokens` is above `max_tokens` where both are sent."""
+"""Tokens by which `max_completion_tokens` exceeds `max_tokens` if both are sent."""
 
 
 def limits_by_name(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
-    """Cut an answer in its middle by each name that the limit has, and by both at once.
+    """Cut an answer in its middle by each name of the limit, and by both at once.
 
     `max_tokens` is the older name (https://platform.openai.com/docs/api-reference/chat/create).
-    Where both are sent the limit is the higher one: the API does not say which of them counts.
+    If both are sent, the limit is the higher one: the API does not define which one counts.
     """
     if plain.usage is None or plain.usage.completion_tokens <= 2 * BOTH:
         return []

@@ -1,4 +1,4 @@
-"""Measures when the chunks of a stream arrive, and whether the server answers meanwhile."""
+"""Measures the arrival of a stream's chunks, and whether the server answers meanwhile."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class TimedStream:
     """The arrival times of one stream's chunks that carried text.
 
-    `times` are seconds since the request was sent, `sizes` the characters each chunk carried,
-    `tokens` the tokens of the answer. `beats` are the times at which the server answered /health:
-    while it does not, a silent stream proves nothing.
+    `times` are seconds since the request was sent, `sizes` the characters in each chunk, `tokens`
+    the tokens of the answer. `beats` are the times at which the server answered /health: while it
+    does not, a silent stream proves nothing.
     """
 
     what: str
@@ -37,7 +37,7 @@ class TimedStream:
     beats: tuple[float, ...]
 
     def silence_between(self, start: float, end: float) -> float:
-        """Return the longest time, within a stretch of it, in which the server answered nothing."""
+        """Return the longest time between `start` and `end` without an answer of the server."""
         stops = [start, *(at for at in self.beats if start < at < end), end]
         return max(later - earlier for earlier, later in itertools.pairwise(stops))
 
@@ -55,7 +55,7 @@ BEAT_S = 0.01
 
 @dataclass(frozen=True)
 class PacedStreams:
-    """The streams, and the request they answer."""
+    """The streams, and their request."""
 
     request: Mapping[str, Any]
     streams: Sequence[TimedStream]
@@ -68,7 +68,7 @@ def measure(
     name: str,
     late: Callable[[TimedStream], bool],
 ) -> PacedStreams:
-    """Stream the same answer until one is not `late`, eight times at most.
+    """Stream the same answer until one is not `late`, at most eight times.
 
     A fault on the way from the server shows every time; a busy machine does not.
     """
@@ -118,7 +118,7 @@ def _beats(endpoint: Endpoint) -> Iterator[list[float]]:
 
 
 def _text_length(delta: Any) -> int:
-    """Return how many characters of text a delta carries."""
+    """Return the number of characters of text in a delta."""
     fields = [delta.content, getattr(delta, "reasoning", None)]
     fields.append(getattr(delta, "reasoning_content", None))
     for call in delta.tool_calls or ():

@@ -19,7 +19,7 @@ TEMPERATURE = 0.6
 
 @dataclass(frozen=True)
 class SampledCalls:
-    """How many of `of` sampled answers were valid calls, and what was wrong with the others."""
+    """The number of valid calls in `of` sampled answers, and the faults of the others."""
 
     valid: int
     of: int
@@ -32,9 +32,9 @@ def sample(
     times: int,
     faults: Callable[[Answer], Iterable[str]],
 ) -> SampledCalls:
-    """Ask the same question `times` times and judge each answer.
+    """Send the same question `times` times and judge each answer.
 
-    Without a seed: on vLLM's CPU backend up to 0.32 a seeded request whose prompt is read in two
+    Without a seed: on vLLM's CPU backend up to 0.32, a seeded request whose prompt is read in two
     steps ends the engine ("CPU Generator does not use offset").
     """
 

@@ -18,11 +18,11 @@ ACROSS = re.compile(r"\w{2} \w{2}")
 
 
 def choose(kind: str, answer: Answer) -> str | int | None:
-    """Return a stop of this kind for the request that `answer` answers, None where there is none.
+    """Return a stop of this kind for the request that `answer` answers; None without one.
 
     `occurs` and `straddles` occur in the content and not before it, `in_reasoning` in the
-    reasoning, `never` nowhere; `straddles` holds the end of one word and the beginning of the
-    next, which no token does. `token_ids` is a token in the later half that did not come before.
+    reasoning, `never` nowhere; `straddles` contains the end of one word and the beginning of
+    the next, which no token does. `token_ids` is a token in the later half that is new there.
     """
     if kind == "never":
         return NEVER

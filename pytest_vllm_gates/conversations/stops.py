@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 BIAS = 100
-"""The most the API takes; no logit of a model comes near."""
+"""The maximum of the API; no logit of a model is close to it."""
 TOKENS = 3
 
 
 def finish_reasons(
     endpoint: Endpoint, prompt: Sequence[int], tokens: Mapping[str, int]
 ) -> dict[str, str | None]:
-    """Return, by token name, the finish reason of an answer that is made to consist of the token.
+    """Return, by token name, the finish reason of an answer that is forced to be the token.
 
-    "stop": the server ends an answer there. "length": it goes on. None: the model cannot write the
-    token.
+    "stop": the server ends an answer there. "length": it continues. None: the model cannot write
+    the token.
     """
     return {name: _finish_reason(endpoint, prompt, number) for name, number in tokens.items()}
 

@@ -1,6 +1,6 @@
 """Walks the matrix: sends every cell's request whole, streamed and in wide deltas.
 
-Several cells are in flight at a time.
+Several cells run at a time.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 AT_A_TIME = 8
 
 WIDE_TOKENS = 20
-"""Tokens a wide delta is asked to hold (`stream_interval`)."""
+"""Tokens that a wide delta is requested to contain (`stream_interval`)."""
 
 
 class Walk:
-    """One walk through the matrix with one family. Greedy; nothing is retried."""
+    """One walk through the matrix with one family: greedy and without retries."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Walk:
         conversations: Sequence[Conversation],
         max_tokens: int,
     ) -> None:
-        """Sort the cells into those to ask and those the family cannot have."""
+        """Divide the cells into those to send and those that the family cannot have."""
         self._endpoint = endpoint
         self._family = family
         self._matrix = cells
@@ -59,20 +59,20 @@ class Walk:
         self._chat = Chat(endpoint, family, recorder)
         self._cell_client = CellClient(endpoint, self._chat, recorder)
         self.not_applicable: dict[str, str] = {}
-        """Why a cell was not asked, by its name."""
+        """The reason why a cell was not sent, by its name."""
 
     @property
     def requests(self) -> int:
-        """How many were made."""
+        """The number of requests sent."""
         return self._cell_client.requests
 
     def run(self, step: Callable[[int, int], None] = lambda *_: None) -> tuple[Exchange, ...]:
-        """Ask the matrix and every conversation that wants an answer.
+        """Send the matrix and every conversation that needs an answer.
 
-        `step` is called with the cells that are done and all of them, in this thread.
+        `step` is called in this thread with the number of finished and of all cells.
 
-        Conversations come first, for the longest answer is one of theirs and the others go on
-        beside it. Cells with a stop come last: it is taken from the answer to the same without.
+        Conversations come first, because the longest answer is one of theirs and the others run
+        beside it. Cells with a stop come last: the answer without a stop provides it.
         """
         conversations = [
             conversation for conversation in self._conversations.values() if conversation.ask
@@ -108,7 +108,7 @@ class Walk:
         conversation = self._conversations[rule.conversation]
         reason = conversation.model_copy(update={"thinking": cell.thinking}).why_not(self._family)
         if reason is None and cell.stop == "in_reasoning" and not self._thinks(cell):
-            reason = f"{self._family.name} does not think when it is not told to"
+            reason = f"{self._family.name} does not think unless the request turns thinking on"
         if reason:
             self.not_applicable[cell.name] = reason
         return reason is None
@@ -122,13 +122,13 @@ class Walk:
         return self._cell_client.ask(self._exchange(cell, {}))
 
     def _stopped(self, cell: Cell, unstopped: Future[Exchange]) -> Exchange | None:
-        """Ask with a stop taken from the answer that had none; None where it offers none."""
-        plain = unstopped.result()  # asked for earlier, so that it is there or under way
+        """Send the request with a stop from the answer without one; None if that has none."""
+        plain = unstopped.result()  # submitted earlier, so it is done or running
         if plain.whole is None:
             return None
         stop = choose(cell.stop, plain.whole)
         if stop is None:
-            self.not_applicable[cell.name] = "the answer without a stop offers none to set"
+            self.not_applicable[cell.name] = "the answer without a stop has no text to stop at"
             return None
         more: dict[str, Any] = (
             {"stop_token_ids": [stop]} if isinstance(stop, int) else {"stop": [stop]}
@@ -144,10 +144,10 @@ class Walk:
 
 
 class CellClient:
-    """Asks one cell whole, streamed and in wide deltas."""
+    """Sends one cell whole, streamed and in wide deltas."""
 
     def __init__(self, endpoint: Endpoint, chat: Chat, recorder: Recorder) -> None:
-        """`recorder` carries the chat's requests."""
+        """`recorder` transports the chat's requests."""
         self._endpoint = endpoint
         self._chat = chat
         self._recorder = recorder
@@ -156,9 +156,9 @@ class CellClient:
     def ask(
         self, exchange: Exchange, headers: Mapping[str, Mapping[str, str]] | None = None
     ) -> Exchange:
-        """Return the exchange with all that came back; `headers` go with each way of asking.
+        """Return the exchange with all answers; `headers` are sent by mode.
 
-        Raises openai's error where a status says that the server was not reached.
+        Raises openai's error if a status means that the server was not reached.
         """
         headers_by_mode = headers or {}
         wide = {**exchange.request, "stream_interval": WIDE_TOKENS}
@@ -194,7 +194,7 @@ class CellClient:
 
 @dataclass(frozen=True)
 class WalkResult:
-    """The matrix as it was asked of one family."""
+    """The matrix as it was sent with one family."""
 
     exchanges: tuple[Exchange, ...]
     not_applicable: Mapping[str, str]
@@ -204,7 +204,7 @@ class WalkResult:
 
     @property
     def answered(self) -> tuple[Exchange, ...]:
-        """The cells that were answered at all; another check judges the others."""
+        """The answered cells; another check judges the others."""
         return tuple(exchange for exchange in self.exchanges if not exchange.error)
 
     @property

@@ -1,4 +1,4 @@
-"""Exchanges for the judges' tests: what was asked and what came, in one line."""
+"""Exchanges for the tests of checks: a request and its answer in one line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIME = ToolCall("get_time", "{}", "call-2")
 
 
 def family(name: str) -> Family:
-    """Return a family as it ships."""
+    """Return a shipped family."""
     return families.load(name, Path("/nowhere"))
 
 

@@ -1,4 +1,4 @@
-"""An answer with one text to choose is that text, or a sentence says where it parts from it."""
+"""An answer that allows one text is that text, or a sentence reports the first difference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asked(qwen: Family, change: Callable[[str], str]) -> list[list[str]]:
     return [list(chosen_texts.changed(each)) for each in answers]
 
 
-def test_texts_that_arrive_as_they_are_say_nothing(qwen: Family) -> None:
+def test_texts_that_arrive_unchanged_have_no_finding(qwen: Family) -> None:
     assert not any(asked(qwen, lambda text: text))
 
 
@@ -50,13 +50,13 @@ def test_texts_that_arrive_as_they_are_say_nothing(qwen: Family) -> None:
         ("ไทย", "", "content is ' Ελλάδα'"),
     ],
 )
-def test_where_a_text_parts_is_said(qwen: Family, old: str, new: str, says: str) -> None:
+def test_first_difference_is_reported(qwen: Family, old: str, new: str, says: str) -> None:
     sentences = [one for each in asked(qwen, lambda text: text.replace(old, new)) for one in each]
     assert len(sentences) == 2, sentences
     assert all(says in sentence for sentence in sentences)
 
 
-def test_a_text_that_ends_early_is_told(qwen: Family) -> None:
+def test_a_text_that_ends_early_is_reported(qwen: Family) -> None:
     sentences = [one for each in asked(qwen, lambda text: text[:-1]) for one in each]
     assert len(sentences) == 2 * len(TEXTS)
     assert [each for each in sentences if "content is '', and the only choice" not in each] == []

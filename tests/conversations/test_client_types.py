@@ -84,7 +84,7 @@ def test_a_wrong_field_of_a_whole_answer_is_a_fault(
     assert found.startswith(sentence)
 
 
-def test_arguments_that_are_no_text_are_one_fault() -> None:
+def test_arguments_that_are_not_a_text_are_one_fault() -> None:
     function: dict[str, Any] = {"name": "get_weather", "arguments": {}}
     wrong = [{**CALL, "function": function}]
     assert body_sentences(lambda body: body["choices"][0]["message"].update(tool_calls=wrong)) == [
@@ -99,12 +99,12 @@ def test_a_fault_of_many_chunks_is_reported_once() -> None:
     ]
 
 
-def test_a_body_that_is_no_json_is_a_fault() -> None:
+def test_a_body_that_is_not_json_is_a_fault() -> None:
     (sentence,) = body_faults(recording(b"<html>"))
     assert sentence.startswith("whole answer: it: Invalid JSON")
 
 
-def test_the_official_client_reads_what_the_chunks_hold() -> None:
+def test_the_official_client_reads_the_chunks_contents() -> None:
     text = answer("東京 ☔")
     calls = answer(
         "",
@@ -115,14 +115,14 @@ def test_the_official_client_reads_what_the_chunks_hold() -> None:
     )
     assert [*assembly_faults(CHUNKS, text), *assembly_faults(CALLS, calls)] == []
     assert [*assembly_faults(CHUNKS, answer("東京"))] == [
-        "the openai client reads content as '東京 ☔', the chunks hold '東京'"
+        "the openai client reads content as '東京 ☔', the chunks have '東京'"
     ]
 
 
-def test_a_role_that_comes_again_is_appended() -> None:
+def test_a_repeated_role_is_appended() -> None:
     twice = altered(2, lambda chunk: chunk["choices"][0]["delta"].update(role="assistant"))
     assert [*assembly_faults(twice, answer("東京 ☔"))] == [
-        "the openai client reads role as 'assistantassistant', the chunks hold 'assistant'"
+        "the openai client reads role as 'assistantassistant', the chunks have 'assistant'"
     ]
 
 

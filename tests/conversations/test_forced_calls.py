@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_text_is_repeated_as_often_as_times_says(tmp_path: Path) -> None:
+def test_a_text_is_repeated_times_times(tmp_path: Path) -> None:
     file = tmp_path / "hostile.toml"
     file.write_text(
         '[[texts]]\nname = "a"\ntext = ""\n[[texts]]\nname = "b"\ntext = "b"\ntimes = 9'

@@ -1,5 +1,5 @@
-# ruff: noqa: RUF001 - the bars of DeepSeek's tokens are what they are
-"""Calls of all types are written as the served template renders them, and none is made up."""
+# ruff: noqa: RUF001 - the bars in DeepSeek's tokens
+"""Calls of all types are forced in the form that the served template renders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TEMPLATES = {
 
 
 def rendered(family: str, body: dict[str, Any]) -> str:
-    """Render a conversation whose system prompt shows an example of a call, too."""
+    """Render a conversation whose system prompt also shows an example of a call."""
     call, argument = TEMPLATES[family]
     assert body["add_generation_prompt"] is False
     function = body["messages"][-1]["tool_calls"][0]["function"]
@@ -114,7 +114,7 @@ def test_a_call_that_is_not_rendered_keeps_the_reason(qwen: Family) -> None:
 def test_a_server_that_writes_no_call_is_inconclusive(qwen: Family) -> None:
     with running(ScriptedModel(lambda _: Generation("No."))) as server:
         server.render = lambda body: rendered("qwen3.5", body)
-        with pytest.raises(Inconclusive, match="the tokens that came are others"):
+        with pytest.raises(Inconclusive, match="the answer's tokens differ"):
             forced_replies(server, qwen)
 
 

@@ -1,4 +1,4 @@
-"""A server is made to write awkward calls, and what it did not write is told and not judged."""
+"""A server is forced to write awkward calls; unwritten ones are reported and not judged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def obeys(body: dict[str, Any]) -> Generation:
-    """Write what the grammar leaves, in a call of which no parser makes anything."""
+    """Write the text that the grammar allows, as a call that no parser recognises."""
     return Generation(body["structured_outputs"]["choice"][0])
 
 
@@ -83,7 +83,7 @@ def test_a_call_that_was_not_written_is_not_judged(qwen: Family) -> None:
 
     replies, _ = forced(qwen, sometimes)
     assert replies.not_written == {
-        "scripts": "the tokens that came are others than the ones the grammar leaves"
+        "scripts": "the answer's tokens differ from those that the grammar allows"
     }
     assert "scripts" not in {reply.name for reply in replies.replies}
 
@@ -91,7 +91,7 @@ def test_a_call_that_was_not_written_is_not_judged(qwen: Family) -> None:
 @pytest.mark.parametrize(
     ("generate", "why"),
     [
-        (lambda _: Generation("No."), "the tokens that came are others"),
+        (lambda _: Generation("No."), "the answer's tokens differ"),
         (lambda _: Generation(status=400), "BadRequestError: "),
     ],
     ids=["disobeys", "refuses"],
@@ -101,7 +101,9 @@ def test_a_server_that_writes_no_call_is_inconclusive(
 ) -> None:
     with pytest.raises(Inconclusive) as caught:
         forced(qwen, generate)
-    assert "the server did not write what structured_outputs.choice leaves it" in str(caught.value)
+    assert "the server did not write the text that structured_outputs.choice allows" in str(
+        caught.value
+    )
     assert why in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""One question is asked again, with pieces of its answer as stops and limits about its length."""
+"""One question is repeated with pieces of its answer as stops and limits near its length."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_stop_is_sent_with_the_request(chat: Chat, server: ScriptedModel) -> N
     assert stops.cut_at_first(["wide"], stopped, pieces.plain) == []
 
 
-def test_stops_are_asked_in_company_and_answered_in_order(qwen: Family) -> None:
+def test_stops_are_sent_concurrently_and_answered_in_order(qwen: Family) -> None:
     company = threading.Barrier(2, timeout=10)
 
     def in_pairs(body: dict[str, Any]) -> Generation:

@@ -1,4 +1,4 @@
-"""A stream's pieces are timed, and whether the server answered something else meanwhile."""
+"""A stream's pieces are timed, and so are the server's other answers meanwhile."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def chat(server: ScriptedModel, qwen: Family) -> Iterator[Chat]:
     chat.client.close()
 
 
-def test_every_piece_that_carries_text_is_timed(chat: Chat, server: ScriptedModel) -> None:
+def test_every_piece_with_text_is_timed(chat: Chat, server: ScriptedModel) -> None:
     (stream,) = measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams
     assert stream.what == "an answer"
     assert list(stream.times) == sorted(stream.times)

@@ -1,4 +1,4 @@
-"""Requests for formats, tools, choices and continuations are those that show what is ignored."""
+"""Requests for formats, tools, choices and continuations show which parameter is ignored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def says(_: dict[str, Any]) -> Generation:
     return Generation("It is cold in Oslo today.", "")
 
 
-def test_formats_are_asked_with_thinking_and_tools(qwen: Family) -> None:
+def test_formats_are_sent_with_thinking_and_tools(qwen: Family) -> None:
     with running(ScriptedModel(says)) as server:
         answers = formats.ask(Chat(server.endpoint, qwen), qwen, CONVERSATIONS, 50)
     kinds = [(each.format, each.traits["tools"], each.traits["thinking"]) for each in answers]
@@ -35,7 +35,7 @@ def test_formats_are_asked_with_thinking_and_tools(qwen: Family) -> None:
     assert all(each.request["max_tokens"] == 50 for each in answers)
 
 
-def test_a_strict_tool_takes_what_the_question_does_not_say(qwen: Family) -> None:
+def test_a_strict_tool_requires_another_city_than_the_question(qwen: Family) -> None:
     body = CONVERSATIONS["tool-one"].body(qwen)
     with running(ScriptedModel(says)) as server:
         answers = chosen_tools.ask(Chat(server.endpoint, qwen), server.endpoint, body, 500)
@@ -79,7 +79,7 @@ def test_a_limit_is_set_by_each_name(qwen: Family) -> None:
 
 
 @pytest.mark.parametrize("kind", ["one choice", "3 choices"])
-def test_choices_are_asked_whole_and_streamed(kind: str, qwen: Family) -> None:
+def test_choices_are_requested_whole_and_streamed(kind: str, qwen: Family) -> None:
     with running(ScriptedModel(says)) as server:
         answers = choices.ask(server.endpoint, CONVERSATIONS["plain"].body(qwen), 40)
     (found,) = [each for each in answers if each.name == kind]
@@ -91,7 +91,7 @@ def test_choices_are_asked_whole_and_streamed(kind: str, qwen: Family) -> None:
     ]
 
 
-def test_a_model_that_always_thinks_is_asked_for_no_shaped_choices(qwen: Family) -> None:
+def test_a_model_that_always_thinks_gets_no_request_for_shaped_choices(qwen: Family) -> None:
     with running(ScriptedModel(says)) as server:
         body = CONVERSATIONS["plain"].body(qwen)
         (one,) = choices.ask(server.endpoint, body, 40, shaped=False)

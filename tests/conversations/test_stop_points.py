@@ -1,4 +1,4 @@
-"""Stops are taken from the answer that came without one, so that they are sure to occur."""
+"""Stops are taken from the answer without a stop, so that they surely occur."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_occurs_falls_back_to_two_words() -> None:
     assert stop == "saw the"
 
 
-def test_straddles_holds_parts_of_two_words() -> None:
+def test_straddles_contains_parts_of_two_words() -> None:
     stop = chosen("straddles")
     assert isinstance(stop, str)
     assert stop in SAYS

@@ -1,4 +1,4 @@
-"""The matrix is walked: every cell whole, streamed and wide, stops taken from what came before."""
+"""The matrix is walked: every cell whole, streamed and wide; stops come from plain answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STOPS = ("unset", "occurs", "in_reasoning", "straddles", "never", "token_ids")
 
 
 def small(stops: tuple[str, ...] = STOPS, thinking: tuple[str, ...] = ("unset",)) -> Matrix:
-    """Return a matrix of one question, asked with these stops."""
+    """Return a matrix with one question and these stops."""
     plain = {"tools": ("undeclared",), "format": ("text",), "turns": ("single",)}
     return Matrix(
         dimensions={"thinking": thinking, **plain, "stop": stops},
@@ -78,7 +78,7 @@ def test_every_cell_is_sent_in_three_modes(qwen: Family) -> None:
         assert kinds.count(kind) == len(STOPS)
 
 
-def test_the_raw_text_is_that_of_the_tokens(qwen: Family) -> None:
+def test_the_raw_text_is_the_tokens_text(qwen: Family) -> None:
     with running(ScriptedModel(generation)) as server:
         _, exchanges = walked(server, qwen, small(("unset",)))
     assert exchanges["unset"].raw == "Two lines will do.The sea is wide and never sleeps."
@@ -128,7 +128,7 @@ def test_an_answer_that_offers_no_stop_is_not_applicable(qwen: Family) -> None:
         walk, exchanges = walked(server, qwen, small())
     assert set(exchanges) == {"unset", "never"}
     assert len(walk.not_applicable) == 4
-    assert set(walk.not_applicable.values()) == {"the answer without a stop offers none to set"}
+    assert set(walk.not_applicable.values()) == {"the answer without a stop has no text to stop at"}
 
 
 def test_cells_a_family_cannot_have_are_not_sent(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_cells_a_family_cannot_have_are_not_sent(tmp_path: Path) -> None:
     with running(ScriptedModel(generation)) as server:
         walk, _ = walked(server, deepseek, cells)
         assert list(walk.not_applicable.values()) == [
-            "deepseek does not think when it is not told to"
+            "deepseek does not think unless the request turns thinking on"
         ]
     gemma = families.load("gemma/3", tmp_path)
     with running(ScriptedModel(generation)) as server:
@@ -164,7 +164,7 @@ def test_without_a_plain_answer_no_stop_is_sent(qwen: Family) -> None:
     assert exchanges["unset"].error.startswith("answered 500")
 
 
-def test_conversations_that_ask_are_cells_too(qwen: Family) -> None:
+def test_conversations_to_send_are_cells_too(qwen: Family) -> None:
     more = HELLO.model_copy(update={"name": "mine", "ask": True})
     silent = HELLO.model_copy(update={"name": "silent"})
     with running(ScriptedModel(generation)) as server:
@@ -209,7 +209,7 @@ def test_tools_go_with_the_choice(qwen: Family) -> None:
         ("unset", "gemma", False),
     ],
 )
-def test_a_cell_knows_whether_the_model_is_to_think(
+def test_a_cell_knows_whether_the_model_thinks(
     thinking: str, default: str, thinks: bool, tmp_path: Path
 ) -> None:
     family = families.load(default, tmp_path)

@@ -228,7 +228,7 @@ def test_an_answer_that_the_official_client_cannot_read_is_reported() -> None:
         ({"output": []}, ["the answer names no model"]),
         (
             {**RESPONSE, "created_at": 1_795_000_000_000},
-            ["created_at is 1795000000000: seconds since 1970 are due"],
+            ["created_at is 1795000000000: expected seconds since 1970"],
         ),
         (
             {**RESPONSE, "temperature": 1.0},

@@ -72,7 +72,7 @@ def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
     assert on_stable == []
     if leaks:
         assert document["promotion"] == "REJECT"
-        assert "content holds the marker '</think>'" in failing["markers"]
+        assert "content contains the marker '</think>'" in failing["markers"]
         assert [*(tmp_path / "incidents").iterdir()]
     else:
         assert document["promotion"] == "HOLD"

@@ -38,7 +38,7 @@ def repeats_one_token(exchange: Exchange) -> None:
     say(exchange, "the " * 40)
 
 
-@FAULTS.add("chat", says="holds the marker '<|im_end|>'")
+@FAULTS.add("chat", says="contains the marker '<|im_end|>'")
 def leaks_its_end_of_turn(exchange: Exchange) -> None:
     """The stop token is printed, and not stopped at."""
     say(exchange, "The capital of France is Paris.<|im_end|>")

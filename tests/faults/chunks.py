@@ -84,20 +84,20 @@ def tells_no_kind_of_call(exchange: Exchange) -> None:
         call.pop("type", None)
 
 
-@FAULTS.add("stream", check=FRAMED, says="a call has the index 1, due is 0")
+@FAULTS.add("stream", check=FRAMED, says="a call has the index 1, expected 0")
 def numbers_its_calls_from_one(exchange: Exchange) -> None:
     """A list that is filled by index has a hole."""
     for call in exchange.calls:
         call["index"] += 1
 
 
-@FAULTS.add("stream", check=FRAMED, says="2 chunks without choices have usage, one is due")
+@FAULTS.add("stream", check=FRAMED, says="2 chunks without choices have usage, expected one")
 def counts_its_tokens_twice(exchange: Exchange) -> None:
     """Server and gateway each send the usage, and a bill adds them up."""
     exchange.events += [event for event in exchange.events if not event.get("choices")]
 
 
-@FAULTS.add("stream", check=FRAMED, says="usage came in a chunk with choices, and in none of its")
+@FAULTS.add("stream", check=FRAMED, says="usage is in a chunk with choices, not in a separate")
 def counts_its_tokens_beside_the_end(exchange: Exchange) -> None:
     """The usage rides on the last chunk, where no client looks for it."""
     if exchange.events and not exchange.events[-1].get("choices"):
@@ -110,7 +110,7 @@ def several(exchange: Exchange) -> bool:
     return int(exchange.body.get("n", 1)) > 1
 
 
-@FAULTS.add("stream", check=CHOICES, says="is none of the texts the grammar allows: ")
+@FAULTS.add("stream", check=CHOICES, says="is not one of the texts that the grammar allows: ")
 def mixes_choices_up(exchange: Exchange) -> None:
     """A piece of one choice comes under the index of another."""
     texts = [choice for choice in exchange.choices if choice["delta"].get("content")]
@@ -165,7 +165,7 @@ def sends_log_probabilities_late(exchange: Exchange) -> None:
         choice["logprobs"] = {"content": [*scores["content"], *waiting["content"]]}
 
 
-@FAULTS.add("whole", check=SCORES, says=" tokens came, and log-probabilities of ")
+@FAULTS.add("whole", check=SCORES, says=" tokens came, and ")
 def loses_a_log_probability(exchange: Exchange) -> None:
     """The last token has none."""
     for choice in exchange.choices if exchange.scored else ():

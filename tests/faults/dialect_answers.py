@@ -324,13 +324,13 @@ def cuts_a_completion(exchange: Exchange) -> None:
         choice["text"] = choice["text"][:-4]
 
 
-@whole(MESSAGES, ANSWERS, "other requests' answers too")
+@whole(MESSAGES, ANSWERS, "other requests' answers")
 def gives_all_messages_one_id(exchange: Exchange) -> None:
     """A gateway fills in a constant."""
     exchange.events[0]["id"] = "msg_1"
 
 
-@whole(RESPONSES, ANSWERS, "is that of a call in ")
+@whole(RESPONSES, ANSWERS, "is also a call's id in ")
 def numbers_calls_in_each_answer(exchange: Exchange) -> None:
     """Every answer's calls begin with the same id: an agent takes one result for another's."""
     for number, item in enumerate(items(exchange, "function_call")):

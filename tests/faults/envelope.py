@@ -30,21 +30,21 @@ def scores(exchange: Exchange) -> Iterator[dict[str, Any]]:
         yield from (choice.get("logprobs") or {}).get("content") or ()
 
 
-@FAULTS.add("chat", check=ENVELOPE, says="other requests' answers too")
+@FAULTS.add("chat", check=ENVELOPE, says="other requests' answers")
 def gives_all_answers_one_id(exchange: Exchange) -> None:
     """A gateway fills in a constant."""
     for event in exchange.events:
         event["id"] = "chatcmpl-1"
 
 
-@FAULTS.add("chat", check=ENVELOPE, says="created is 0: seconds since 1970 are due")
+@FAULTS.add("chat", check=ENVELOPE, says="created is 0: expected seconds since 1970")
 def tells_no_time(exchange: Exchange) -> None:
     """The field is there, and empty."""
     for event in exchange.events:
         event["created"] = 0
 
 
-@FAULTS.add("whole", check=ENVELOPE, says="000: seconds since 1970 are due")
+@FAULTS.add("whole", check=ENVELOPE, says="000: expected seconds since 1970")
 def tells_the_time_in_milliseconds(exchange: Exchange) -> None:
     """A gateway in JavaScript."""
     for event in exchange.events:

@@ -139,7 +139,7 @@ def knows_no_regex(exchange: Exchange) -> None:
         exchange.body["structured_outputs"] = {"regexp": ".*"}
 
 
-@FAULTS.add("stream", check=USAGE, says="stream_options did not ask for usage, and it came")
+@FAULTS.add("stream", check=USAGE, says="stream_options did not request usage, and a chunk has it")
 def counts_tokens_unasked(exchange: Exchange) -> None:
     """A chunk without choices, where a client takes the first one."""
     if not exchange.body.get("stream_options"):
@@ -204,7 +204,7 @@ def _append(delta: dict[str, Any], addition: dict[str, Any]) -> None:
     delta["tool_calls"] = (delta.get("tool_calls") or []) + (addition.get("tool_calls") or [])
 
 
-@FAULTS.add("stream", check=ANSWER_ARRIVES, says="something on the way holds the stream back")
+@FAULTS.add("stream", check=ANSWER_ARRIVES, says="something on the way buffers the whole stream")
 def holds_an_answer_back(exchange: Exchange) -> None:
     """A proxy that buffers: nothing for a while, then all of it."""
     if long_answer(exchange):
@@ -218,7 +218,7 @@ def stalls_in_an_answer(exchange: Exchange) -> None:
         exchange.pause_s = lambda number, count: STALL_S if number == count // 2 else 0.001
 
 
-@FAULTS.add("stream", check=CALL_ARRIVES, says="nothing is seen until all is there")
+@FAULTS.add("stream", check=CALL_ARRIVES, says="the user sees nothing until everything has arrived")
 def sends_arguments_in_one_burst(exchange: Exchange) -> None:
     """The arguments are parsed when the call is at its end."""
     if long_call(exchange):
@@ -228,7 +228,7 @@ def sends_arguments_in_one_burst(exchange: Exchange) -> None:
             piece.pop("arguments", None)
 
 
-@FAULTS.add("stream", check=CALL_ARRIVES, says="something on the way holds the stream back")
+@FAULTS.add("stream", check=CALL_ARRIVES, says="something on the way buffers the whole stream")
 def holds_a_call_back(exchange: Exchange) -> None:
     """The whole answer is delayed until its call is complete."""
     if long_call(exchange):

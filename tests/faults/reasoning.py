@@ -18,7 +18,7 @@ CONTINUED = "a_begun_answer_is_continued"
 @FAULTS.add(
     "chat",
     check="thinking_off_answers_at_once",
-    says="the model was not to think, and reasoning is 'The capital of France is Paris.'",
+    says="thinking is off, and reasoning is 'The capital of France is Paris.'",
     also=("structured", "tools"),  # where text follows a forced call
 )
 @as_message
@@ -44,7 +44,7 @@ def answers_in_its_reasoning_when_no_switch_is_sent(message: Message) -> None:
 @FAULTS.add(
     "chat",
     check="no_marker_reaches_a_field",
-    says="content holds the marker '</think>'",
+    says="content contains the marker '</think>'",
     also=("structured",),
 )
 @as_message
@@ -59,7 +59,7 @@ def thinks_aloud(message: Message) -> None:
 @FAULTS.add(
     "chat",
     check="thinking_on_thinks",
-    says="the model was to think, and reasoning is empty",
+    says="thinking is on, and reasoning is empty",
 )
 @as_message
 def thinks_aloud_after_a_tools_result(message: Message) -> None:
@@ -72,7 +72,7 @@ def thinks_aloud_after_a_tools_result(message: Message) -> None:
 @FAULTS.add(
     "chat",
     check="thinking_on_thinks",
-    says="the model was to think, and reasoning is empty",
+    says="thinking is on, and reasoning is empty",
     also=("stop",),
 )
 @as_message
@@ -82,9 +82,7 @@ def hides_its_thinking(message: Message) -> None:
         message.reasoning = ""
 
 
-@FAULTS.add(
-    "asked", check="thinking_on_thinks", says="the model was to think, and reasoning is empty"
-)
+@FAULTS.add("asked", check="thinking_on_thinks", says="thinking is on, and reasoning is empty")
 def loses_the_switch_that_is_on(exchange: Exchange) -> None:
     """Thinking was requested, and the template gets the opposite."""
     kwargs = exchange.body.get("chat_template_kwargs") or {}
@@ -92,9 +90,7 @@ def loses_the_switch_that_is_on(exchange: Exchange) -> None:
         exchange.body["chat_template_kwargs"] = {**kwargs, "enable_thinking": False}
 
 
-@FAULTS.add(
-    "asked", check="thinking_off_answers_at_once", says="the model was not to think, and reasoning"
-)
+@FAULTS.add("asked", check="thinking_off_answers_at_once", says="thinking is off, and reasoning")
 def loses_the_switch_that_is_off(exchange: Exchange) -> None:
     """A gateway lets only the fields pass that it knows: the client waits for thinking."""
     kwargs = exchange.body.get("chat_template_kwargs") or {}
@@ -102,9 +98,7 @@ def loses_the_switch_that_is_off(exchange: Exchange) -> None:
         exchange.body.pop("chat_template_kwargs")
 
 
-@FAULTS.add(
-    "asked", check="thinking_on_thinks", says="the model was to think, and reasoning is empty"
-)
+@FAULTS.add("asked", check="thinking_on_thinks", says="thinking is on, and reasoning is empty")
 def stops_thinking_for_json(exchange: Exchange) -> None:
     """A format silently turns thinking off (vllm#47027)."""
     if "response_format" in exchange.body:
@@ -150,7 +144,9 @@ def answers_before_it_thinks(message: Message) -> None:
         message.content = f"thought {message.reasoning[:25]}{message.content}"
 
 
-@FAULTS.add("chat", check="no_marker_reaches_a_field", says="reasoning holds the marker '<think>'")
+@FAULTS.add(
+    "chat", check="no_marker_reaches_a_field", says="reasoning contains the marker '<think>'"
+)
 @as_message
 def shows_where_its_thinking_begins(message: Message) -> None:
     """The parser expects the tag in the prompt, and the model wrote it."""
@@ -158,7 +154,9 @@ def shows_where_its_thinking_begins(message: Message) -> None:
         message.reasoning = f"<think>\n{message.reasoning}"
 
 
-@FAULTS.add("chat", check="no_marker_reaches_a_field", says="content holds the marker '<|im_end|>'")
+@FAULTS.add(
+    "chat", check="no_marker_reaches_a_field", says="content contains the marker '<|im_end|>'"
+)
 @as_message
 def prints_the_end_of_its_turn(message: Message) -> None:
     """The token that stops the model is detokenised with the text."""
@@ -168,7 +166,7 @@ def prints_the_end_of_its_turn(message: Message) -> None:
 
 
 @FAULTS.add(
-    "chat", check="no_marker_reaches_a_field", says="content holds the marker '<tool_call>'"
+    "chat", check="no_marker_reaches_a_field", says="content contains the marker '<tool_call>'"
 )
 @as_message
 def leaves_the_tag_of_a_call_in_the_answer(message: Message) -> None:
@@ -195,14 +193,14 @@ def ends_in_a_word_of_its_own(message: Message) -> None:
         message.finish_reason = "eos"
 
 
-@FAULTS.add("asked", check=CONTINUED, says="the answer is begun anew")
+@FAULTS.add("asked", check=CONTINUED, says="the server begins a new answer")
 def begins_continued_answers_anew(exchange: Exchange) -> None:
     """A gateway does not know that the last message is to be continued."""
     for name in ("continue_final_message", "add_generation_prompt"):
         exchange.body.pop(name, None)
 
 
-@FAULTS.add("chat", check=CONTINUED, says="the answer repeats what it is to continue: ")
+@FAULTS.add("chat", check=CONTINUED, says="the answer repeats the text that it has to continue: ")
 @as_message
 def repeats_what_was_begun(message: Message) -> None:
     """The client has it already, and shows it twice."""
@@ -221,7 +219,7 @@ def counts_one_token_twice(exchange: Exchange) -> None:
             event["usage"]["completion_tokens"] += 1
 
 
-@FAULTS.add("chat", check="nothing_said_is_lost", says=" ?C.', and the tokens say")
+@FAULTS.add("chat", check="nothing_said_is_lost", says=" ?C.', and the tokens contain")
 @as_message
 def writes_question_marks(message: Message) -> None:
     """Text that is not ASCII is lost between two encodings."""

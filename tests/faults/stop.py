@@ -21,7 +21,7 @@ CUT_CALL = "a_cut_call_is_told"
 CUT = "what_is_cut_is_the_answers_beginning"
 
 
-@FAULTS.add("asked", check="stop_string_is_not_in_the_answer", says=" holds the stop string '")
+@FAULTS.add("asked", check="stop_string_is_not_in_the_answer", says=" contains the stop string '")
 def shows_the_stop_string(exchange: Exchange) -> None:
     """A custom default: include_stop_str_in_output."""
     if exchange.body.get("stop"):
@@ -34,7 +34,7 @@ def knows_no_stop_strings(exchange: Exchange) -> None:
     exchange.body.pop("stop", None)
 
 
-@FAULTS.add("asked", check=WHERE, says=" was to stop it and is the answer's token ")
+@FAULTS.add("asked", check=WHERE, says=" has to stop the answer at its token ")
 def knows_no_stop_tokens(exchange: Exchange) -> None:
     """A gateway drops the field, which is vLLM's own."""
     exchange.body.pop("stop_token_ids", None)
@@ -135,7 +135,7 @@ def says_length_where_there_is_a_stop_list(message: Message) -> None:
         message.finish_reason = "length"
 
 
-@FAULTS.add("chat", check=LIMIT, says="finish_reason is 'stop', due is 'length'")
+@FAULTS.add("chat", check=LIMIT, says="finish_reason is 'stop', expected 'length'")
 @as_message
 def does_not_tell_the_limit(message: Message) -> None:
     """An answer that was cut looks whole."""
@@ -143,7 +143,7 @@ def does_not_tell_the_limit(message: Message) -> None:
         message.finish_reason = "stop"
 
 
-@FAULTS.add("chat", check=LIMIT, says="finish_reason is 'length', due is 'stop'")
+@FAULTS.add("chat", check=LIMIT, says="finish_reason is 'length', expected 'stop'")
 @as_message
 def tells_a_limit_it_did_not_reach(message: Message) -> None:
     """An answer of exactly the length that is allowed is whole."""
@@ -170,7 +170,7 @@ def knows_the_old_name_of_the_limit_alone(exchange: Exchange) -> None:
     exchange.body.pop("max_completion_tokens", None)
 
 
-@FAULTS.add("chat", check=CUT_CALL, says="finish_reason is 'tool_calls', due is 'length'")
+@FAULTS.add("chat", check=CUT_CALL, says="finish_reason is 'tool_calls', expected 'length'")
 @as_message
 def takes_half_a_call_for_a_whole_one(message: Message) -> None:
     """A call that the limit cut is reported as complete (vllm#53269)."""

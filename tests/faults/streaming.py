@@ -203,7 +203,7 @@ def says_length_for_stop(exchange: Exchange) -> None:
 @FAULTS.add(
     "stream",
     check=FRAMED,
-    says="usage was asked for (stream_options) and never came",
+    says="usage was requested (stream_options) and is missing",
     also=("stop", "tools"),
 )
 def counts_no_tokens_in_streams(exchange: Exchange) -> None:

@@ -49,7 +49,7 @@ def fault(kind: str, says: str) -> Callable[[Callable[[str], str]], Change]:
 @FAULTS.add(
     "chat",
     check=VALUE,
-    says="(Expecting value: line 1 column 1 (char 0)): ''; reasoning holds it",
+    says="(Expecting value: line 1 column 1 (char 0)): ''; reasoning contains it",
     also=("reasoning",),
 )
 @as_message

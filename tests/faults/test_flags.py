@@ -42,10 +42,10 @@ def test_parsers_of_other_families_fail(tmp_path: Path) -> None:
     gates_run = gates.run(tmp_path, "--lane", "others", *SHORT, "boot or reasoning or tools")
     assert failed(gates_run) >= {"reasoning", "tools"}
     words = gates_run.reasons("reasoning")
-    assert "content holds the marker '</think>'" in words
-    assert "the model was to think, and reasoning is empty" in words
+    assert "content contains the marker '</think>'" in words
+    assert "thinking is on, and reasoning is empty" in words
     words = gates_run.reasons("tools")
-    assert "and the tokens hold 1: '<tool_call>" in words
+    assert "and the tokens contain 1: '<tool_call>" in words
 
 
 def test_template_without_a_thinking_switch(tmp_path: Path, weights: Path) -> None:
@@ -58,7 +58,7 @@ def test_template_without_a_thinking_switch(tmp_path: Path, weights: Path) -> No
     assert "reasoning" in failed(gates_run)
     words = gates_run.reasons("reasoning")
     assert "A text of the model is missing, or in the wrong field" in words
-    assert "reasoning is '', and the tokens say 'They ask for the capital of France" in words
+    assert "reasoning is '', and the tokens contain 'They ask for the capital of France" in words
 
 
 def test_stop_token_inside_the_thinking(tmp_path: Path, weights: Path) -> None:

@@ -48,7 +48,7 @@ def argument(says: str) -> Callable[[Callable[[str], Any]], Change]:
     return declare
 
 
-@FAULTS.add("chat", check=AGREE, says="finish_reason is 'tool_calls', and there is no call")
+@FAULTS.add("chat", check=AGREE, says="finish_reason is 'tool_calls', and the answer has no call")
 @as_message
 def says_tool_calls_without_a_call(message: Message) -> None:
     """An agent waits for a call that never comes (vllm#44326)."""
@@ -56,7 +56,9 @@ def says_tool_calls_without_a_call(message: Message) -> None:
         message.calls = []
 
 
-@FAULTS.add("chat", check=AGREE, says="finish_reason is 'stop', and there are calls: get_weather")
+@FAULTS.add(
+    "chat", check=AGREE, says="finish_reason is 'stop', and the answer has calls: get_weather"
+)
 @as_message
 def says_stop_beside_a_call(message: Message) -> None:
     """An agent that looks at the finish reason never runs the tool."""
@@ -83,7 +85,7 @@ def loses_the_arguments(message: Message) -> None:
         call.arguments = "{}"
 
 
-@FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is no JSON")
+@FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is not JSON")
 @as_message
 def cuts_the_arguments_short(message: Message) -> None:
     """The last brace is lost (vllm#34449)."""
@@ -91,7 +93,7 @@ def cuts_the_arguments_short(message: Message) -> None:
         call.arguments = call.arguments[:-1]
 
 
-@FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is no object")
+@FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is not an object")
 @as_message
 def quotes_the_arguments_once_more(message: Message) -> None:
     """JSON in a JSON string."""
@@ -102,7 +104,7 @@ def quotes_the_arguments_once_more(message: Message) -> None:
 @FAULTS.add(
     "whole",
     check=VALID,
-    says="tool_calls[0].arguments is no JSON (Expecting property name enclosed in double quotes",
+    says="tool_calls[0].arguments is not JSON (Expecting property name enclosed in double quotes",
     also=("streaming",),
 )
 def gives_arguments_as_an_object(exchange: Exchange) -> None:
@@ -146,7 +148,7 @@ def gives_all_calls_one_id(message: Message) -> None:
         call.id = "call-0"
 
 
-@FAULTS.add("chat", check=IDS, says=" other answers too")
+@FAULTS.add("chat", check=IDS, says=" other answers")
 @as_message
 def numbers_the_calls_of_each_answer(message: Message) -> None:
     """In a conversation with two calls both have the id of the first."""
@@ -161,14 +163,14 @@ def takes_required_for_auto(exchange: Exchange) -> None:
         exchange.body["tool_choice"] = "auto"
 
 
-@FAULTS.add("asked", check=CHOICE, says="get_weather was to be called, once, and nothing is")
+@FAULTS.add("asked", check=CHOICE, says="expected one call of get_weather, got nothing")
 def takes_a_named_tool_for_auto(exchange: Exchange) -> None:
     """The model chooses although the client has chosen."""
     if isinstance(exchange.body.get("tool_choice"), dict):
         exchange.body["tool_choice"] = "auto"
 
 
-@FAULTS.add("chat", check=CHOICE, says="get_weather was to be called, once, and get_time is")
+@FAULTS.add("chat", check=CHOICE, says="expected one call of get_weather, got get_time")
 @as_message
 def calls_another_tool_than_the_named(message: Message) -> None:
     """Any declared tool will do."""
@@ -176,7 +178,9 @@ def calls_another_tool_than_the_named(message: Message) -> None:
         call.name, call.arguments = "get_time", "{}"
 
 
-@FAULTS.add("chat", check=CHOICE, says="no tool was to be called (none), and get_weather is")
+@FAULTS.add(
+    "chat", check=CHOICE, says="no tool may be called (none), and the answer calls get_weather"
+)
 @as_message
 def calls_a_tool_although_none_was_allowed(message: Message) -> None:
     """tool_choice none is not looked at."""
@@ -185,7 +189,11 @@ def calls_a_tool_although_none_was_allowed(message: Message) -> None:
         message.finish_reason = "tool_calls"
 
 
-@FAULTS.add("chat", check=CHOICE, says="no tool was to be called (undeclared), and get_weather is")
+@FAULTS.add(
+    "chat",
+    check=CHOICE,
+    says="no tool may be called (undeclared), and the answer calls get_weather",
+)
 @as_message
 def calls_a_tool_where_there_are_none(message: Message) -> None:
     """A call of a tool that the model was taught and that is not declared."""
@@ -201,7 +209,7 @@ def knows_no_strict_tools(exchange: Exchange) -> None:
         tool["function"].pop("strict", None)
 
 
-@FAULTS.add("asked", check=NAMED, says="get_time was to be called, once, and get_weather is")
+@FAULTS.add("asked", check=NAMED, says="expected one call of get_time, got get_weather")
 def names_the_first_tool(exchange: Exchange) -> None:
     """The first tool is called instead of the named one."""
     if isinstance(exchange.body.get("tool_choice"), dict):
@@ -215,7 +223,7 @@ def does_not_know_one_call_at_a_time(exchange: Exchange) -> None:
     exchange.body.pop("parallel_tool_calls", None)
 
 
-@FAULTS.add("chat", check=LOST, says="2 calls came, and the tokens hold 3")
+@FAULTS.add("chat", check=LOST, says="2 calls came, and the tokens contain 3")
 @as_message
 def drops_one_of_several_calls(message: Message) -> None:
     """Parallel calls: the second replaces the first (vllm#41967)."""
@@ -230,14 +238,14 @@ def turns_the_order_of_calls_round(message: Message) -> None:
     message.calls.reverse()
 
 
-@FAULTS.add("chat", check=LOST, says="0 calls came, and the tokens hold 1")
+@FAULTS.add("chat", check=LOST, says="0 calls came, and the tokens contain 1")
 @as_message
 def drops_calls_without_arguments(message: Message) -> None:
     """Nothing is between the tags, so nothing is sent (vllm#44326)."""
     message.calls = [call for call in message.calls if call.arguments != "{}"]
 
 
-@FAULTS.add("chat", check=LOST, says="the calls lack what the tokens hold: ")
+@FAULTS.add("chat", check=LOST, says="the calls lack text of the tokens: ")
 @as_message
 def drops_an_argument(message: Message) -> None:
     """The last argument is only parsed when another one follows."""
@@ -255,7 +263,7 @@ def mixes_the_arguments_of_two_calls(message: Message) -> None:
         call.arguments, next_call.arguments = next_call.arguments, call.arguments
 
 
-@FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is no JSON (Extra data")
+@FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is not JSON (Extra data")
 @as_message
 def puts_all_arguments_into_the_first_call(message: Message) -> None:
     """The index of the call is not looked at."""
@@ -285,7 +293,7 @@ def leaves_markup_in_the_name(message: Message) -> None:
         call.name += "</function>"
 
 
-@FAULTS.add("chat", check=AGREE, says="and there is no call", also=("reasoning",))
+@FAULTS.add("chat", check=AGREE, says="and the answer has no call", also=("reasoning",))
 @as_message
 def gives_calls_as_text(message: Message) -> None:
     """The tool parser gives up, and a user reads raw calls (vllm#36654, #39468)."""

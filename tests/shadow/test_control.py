@@ -75,7 +75,7 @@ def test_the_document_is_by_its_schema_and_rejects(watched: Watched) -> None:
 
 def test_no_answer_is_quoted_where_prompts_are_dropped(watched: Watched) -> None:
     text = json.dumps(watched[0].document())
-    assert "content holds the marker '<|im_end|>'" in text
+    assert "content contains the marker '<|im_end|>'" in text
     assert "cold" not in text
     assert "[dropped]" in text  # what is around it
 
@@ -139,7 +139,7 @@ def test_failing_pairs_are_incidents_without_prompts(watched: Watched) -> None:
     assert 1 <= len(folders) <= 3
     folder = incidents_read.read(folders[0])
     incident = folder.incident
-    assert incident.findings[0].says.startswith("markers: content holds the marker")
+    assert incident.findings[0].says.startswith("markers: content contains the marker")
     (send,) = incident.sends
     assert send.status == 200
     assert "Authorization" not in send.headers

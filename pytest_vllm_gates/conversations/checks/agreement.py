@@ -1,7 +1,7 @@
 """Compares two answers to the same request field by field.
 
 A streamed answer of the same tokens is compared with the whole one, so a check of the whole answer
-covers both. A streamed answer of other tokens was generated differently and is checked by itself.
+covers both. A streamed answer with other tokens was generated differently and is checked alone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def differences(
     `names` are the names of the two answers in the sentences.
 
     White space at the ends of reasoning and content does not count: vLLM's parsers trim it in one
-    mode and not in the other, and no client can tell. Inside it does. Arguments are compared as
-    JSON values; ids are made anew for every request and only have to be there in both.
+    mode and not in the other, and clients do not notice. Inside, it counts. Arguments are compared
+    as JSON values; ids are new for every request and only have to be present in both.
     """
     first_name, second_name = names
 
@@ -78,9 +78,9 @@ def differences(
 
 
 def divergence(first: Answer, second: Answer) -> int | None:
-    """Return the first token in which two answers to one greedy request differ, None where none.
+    """Return the first token in which two answers to one greedy request differ; None if none.
 
-    Answers of other tokens were generated differently and cannot be compared field by field. An
+    Answers with other tokens were generated differently and cannot be compared field by field. An
     answer whose usage counts more or fewer tokens than it has lost some on the way: it does not
     count as generated differently.
     """
@@ -103,7 +103,7 @@ def _first_difference(first: Sequence[object], second: Sequence[object]) -> int:
 
 
 def canonical(arguments: str) -> str:
-    """Return a call's arguments as JSON of one spelling, or the text itself when it is not JSON.
+    """Return a call's arguments as normalised JSON, or the text itself if it is not JSON.
 
     Compared as text, because to Python `1` and `true` are equal and to a tool they are not. 3.0
     is 3: JSON knows one kind of number (RFC 8259, section 6).

@@ -1,4 +1,4 @@
-"""Checks the choices of one answer: kept apart, and their log-probabilities those of their text.
+"""Checks that the choices of one answer are not mixed and fit their log-probabilities.
 
 Source for log-probabilities: https://platform.openai.com/docs/api-reference/chat/object, where
 `bytes` of several tokens "must be combined to generate the correct text representation".
@@ -31,32 +31,32 @@ class ScoredChoice:
     scores: list[Mapping[str, Any]] = field(default_factory=list)
     """`logprobs.content`, an entry for each token."""
     ahead: str = ""
-    """The content of a stream at the first chunk whose text was there before its tokens."""
+    """The content of a stream at the first chunk whose text came before its tokens."""
 
     @property
     def tokens(self) -> str:
-        """The text of the tokens that have log-probabilities, markers included."""
+        """The text of the tokens that have log-probabilities, with markers."""
         return "".join(str(score.get("token") or "") for score in self.scores)
 
 
 def of_whole(body: Mapping[str, Any]) -> list[ScoredChoice]:
     """Return the choices of a whole answer by their index.
 
-    Raises `ValueError` and its like for an answer that is not as in the API.
+    Raises `ValueError` and similar for an answer that breaks the API.
     """
     return _merged([choice | {"delta": choice["message"]} for choice in body["choices"]])
 
 
 def of_stream(chunks: Iterable[Mapping[str, Any]]) -> list[ScoredChoice]:
-    """Return the choices of a stream by their index, put together; raises as `of_whole`."""
+    """Return the assembled choices of a stream by their index; raises like `of_whole`."""
     return _merged(choice for chunk in chunks for choice in chunk.get("choices") or ())
 
 
 def unaligned(choice: ScoredChoice) -> Iterator[str]:
-    """Yield where the log-probabilities of a choice are not those of its text."""
+    """Yield log-probabilities of a choice that do not belong to its text."""
     count, scored = len(choice.token_ids), len(choice.scores)
     if count and count != scored:
-        yield f"{count} tokens came, and log-probabilities of {scored}"
+        yield f"{count} tokens came, and {scored} have log-probabilities"
     if choice.content.strip() not in choice.tokens:
         tokens, content = choice.tokens[:SHOWN], choice.content[:SHOWN]
         yield f"logprobs are of the text {tokens!r}, and content is {content!r}"
@@ -70,10 +70,10 @@ def unaligned(choice: ScoredChoice) -> Iterator[str]:
 
 
 def implausible(choice: ScoredChoice, *, greedy: bool, alternatives: int) -> Iterator[str]:
-    """Yield where log-probabilities cannot be those of a choice.
+    """Yield log-probabilities that a choice cannot have.
 
-    One of a `greedy` answer was drawn as the likeliest, and has that many `alternatives`, itself
-    among them. Of a sampled token that is not among the likeliest vLLM lists it first.
+    A token of a `greedy` answer is the likeliest one, and has `alternatives` entries, with itself
+    among them. A sampled token that is not among the likeliest is the first entry in vLLM.
     """
     for number, score in enumerate(choice.scores):
         drawn, token = float(score["logprob"]), score["token"]
@@ -98,7 +98,7 @@ def implausible(choice: ScoredChoice, *, greedy: bool, alternatives: int) -> Ite
 
 
 def scored_otherwise(whole: ScoredChoice, streamed: ScoredChoice) -> Iterator[str]:
-    """Yield where a stream has other log-probabilities than the whole answer of the same tokens."""
+    """Yield log-probabilities of a stream that differ from a whole answer of the same tokens."""
     if whole.token_ids != streamed.token_ids:
         return
     for number, (first, second) in enumerate(zip(whole.scores, streamed.scores, strict=False)):
@@ -112,23 +112,23 @@ def scored_otherwise(whole: ScoredChoice, streamed: ScoredChoice) -> Iterator[st
 
 
 def miscounted(choices: Sequence[ScoredChoice], count: int) -> Iterator[str]:
-    """Yield a sentence where an answer has other choices than `count`, by their indices."""
+    """Yield a sentence if the indices of an answer's choices do not fit `count`."""
     indices = [choice.index for choice in choices]
     if [*map(index_key, indices)] != [*map(index_key, range(count))]:
         yield f"{count} choices were requested (n), and the answer has the indices {shown(indices)}"
 
 
 def mixed(choices: Sequence[ScoredChoice], texts: Sequence[str]) -> Iterator[str]:
-    """Yield which choices are none of the `texts` that a grammar left the model."""
+    """Yield the choices that are not one of the `texts` that a grammar allows."""
     for choice in choices:
         if choice.finish_reason == "stop" and choice.content.strip() not in texts:
-            yield f"choice {choice.index} is none of the texts the grammar allows: " + repr(
+            yield f"choice {choice.index} is not one of the texts that the grammar allows: " + repr(
                 choice.content[:SHOWN]
             )
 
 
 def swapped(whole: Sequence[ScoredChoice], streamed: Sequence[ScoredChoice]) -> Iterator[str]:
-    """Yield which choices of a stream the whole answer with the same seed has at another index."""
+    """Yield choices of a stream whose index differs from the whole answer with the same seed."""
     first, second = ([choice.token_ids for choice in choices] for choices in (whole, streamed))
     if first == second or sorted(first) != sorted(second):
         return  # the same, or generated differently

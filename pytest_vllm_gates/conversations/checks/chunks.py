@@ -1,8 +1,8 @@
 """Checks that the chunks of a stream keep to the conventions that clients rely on.
 
 Sources: https://platform.openai.com/docs/api-reference/chat-streaming for the fields, and
-`openai/lib/streaming/_deltas.py` for how the official client puts deltas together: a text that
-comes again is appended, so a repeated role or id makes another one.
+`openai/lib/streaming/_deltas.py` for how the official client assembles deltas: a repeated text is
+appended, so a repeated role or id becomes another one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Chunk = dict[str, Any]
 
 SPLIT = re.compile(r"[\ufffd\ud800-\udfff]")
-"""What stands for a part of a character: the replacement character, or half a surrogate pair."""
+"""Marks of a split character: the replacement character, or half a surrogate pair."""
 TEXTS = ("content", "reasoning", "reasoning_content", "refusal")
 SPLITS = "a chunk splits a character"
-"""How the sentence about one begins; a model may also write U+FFFD itself."""
+"""The beginning of the sentence about one; a model may also write U+FFFD itself."""
 SHOWN = 100
 NAMED = 3
 FINGERPRINT = "system_fingerprint"
@@ -31,12 +31,12 @@ FINGERPRINT = "system_fingerprint"
 def faults(chunks: Sequence[Chunk], choices: int = 1, *, usage: bool = True) -> Iterator[str]:
     """Yield a sentence for each convention that a stream breaks.
 
-    `choices` is the `n` of its request, `usage` whether it asked for usage.
+    `choices` is the `n` of its request, `usage` is whether it requested usage.
     """
     yield from dict.fromkeys(_form_faults(chunks))
     by_index = _by_index(chunks)
     if not by_index:
-        yield "no chunk holds a choice"
+        yield "no chunk has a choice"
         return
     if [*by_index] != [index_key(index) for index in range(choices)]:
         indices = [its_choices[0].get("index", 0) for its_choices in by_index.values()]
@@ -51,15 +51,15 @@ def faults(chunks: Sequence[Chunk], choices: int = 1, *, usage: bool = True) -> 
 
 
 def unrequested_usage(chunks: Iterable[Chunk]) -> Iterator[str]:
-    """Yield a sentence for usage in a stream that did not ask for it."""
+    """Yield a sentence for usage in a stream that did not request it."""
     for chunk in chunks:
         if chunk.get("usage"):
             shown = json.dumps(chunk, ensure_ascii=False)[:SHOWN]
-            yield f"stream_options did not ask for usage, and it came: {shown}"
+            yield f"stream_options did not request usage, and a chunk has it: {shown}"
 
 
 def _form_faults(chunks: Iterable[Chunk]) -> Iterator[str]:
-    """Yield what of a chunk is of a form that the other checks cannot read."""
+    """Yield the parts of a chunk whose form the other checks cannot read."""
     for chunk in chunks:
         choices = chunk.get("choices")
         if not isinstance(choices, list) or len(records(choices)) != len(choices):
@@ -106,7 +106,7 @@ def _choice_faults(choices: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _call_faults(pieces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what is wrong with the pieces of a choice's tool calls."""
+    """Yield the faults in the pieces of a choice's tool calls."""
     opened: list[object] = []
     """The indices of the calls so far."""
     for piece in pieces:
@@ -120,7 +120,7 @@ def _call_faults(pieces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                     yield f"{where}.{field} comes again as {value!r}, and clients append it"
             continue
         if index != len(opened):
-            yield f"a call has the index {index!r}, due is {len(opened)}"
+            yield f"a call has the index {index!r}, expected {len(opened)}"
         opened.append(index)
         first = {"id": piece.get("id"), "type": piece.get("type"), "name": function.get("name")}
         for field, value in first.items():
@@ -134,17 +134,17 @@ def _usage_faults(chunks: Sequence[Chunk]) -> Iterator[str]:
     counting = [number for number, chunk in enumerate(chunks) if chunk.get("usage")]
     apart = [number for number in counting if not chunks[number].get("choices")]
     if not counting:
-        yield "usage was asked for (stream_options) and never came"
+        yield "usage was requested (stream_options) and is missing"
     elif not apart:
-        yield "usage came in a chunk with choices, and in none of its own"
+        yield "usage is in a chunk with choices, not in a separate chunk"
     elif len(apart) > 1:
-        yield f"{len(apart)} chunks without choices have usage, one is due"
+        yield f"{len(apart)} chunks without choices have usage, expected one"
     elif any(chunk.get("choices") for chunk in chunks[apart[0] :]):
         yield "choices come after the usage"
 
 
 def _header_faults(chunks: Sequence[Chunk]) -> Iterator[str]:
-    """Yield what changes from chunk to chunk and must not."""
+    """Yield the fields that change between chunks although they must not."""
     ids = {json.dumps(chunk.get("id")): chunk.get("id") for chunk in chunks}
     if len(ids) != 1 or None in ids.values():
         yield f"the chunks of one stream have the ids {sorted(map(str, ids.values()))[:NAMED]}"

@@ -1,4 +1,4 @@
-"""Checks that content keeps to the requested format."""
+"""Checks that content follows the requested format."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SHOWN = 120
 
 
 def is_judgeable(exchange: Exchange) -> bool:
-    """Return whether the request sets a format and the answer came to its own end."""
+    """Return whether the request sets a format and the answer ended by itself."""
     answer = exchange.whole
     ended = not (exchange.stopped or exchange.cut)
     return answer is not None and ended and not answer.tool_calls and exchange.cell.format != "text"
 
 
 def json_value(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when the content is not one JSON value of the schema, and nothing else.
+    """Yield a sentence if the content is not exactly one JSON value of the schema.
 
-    NaN, infinities and a key that is given twice are faults: a strict client refuses them.
+    NaN, infinities and duplicate keys are faults: a strict client refuses them.
     """
     schema, answer = exchange.asked.json_schema, exchange.whole
     if schema is None or answer is None or not is_judgeable(exchange):
@@ -38,16 +38,16 @@ def json_value(exchange: Exchange) -> Iterator[str]:
 
 
 def no_json(answer: Answer) -> Iterator[str]:
-    """Yield a sentence when the content is not one JSON value and nothing else."""
+    """Yield a sentence if the content is not exactly one JSON value."""
     try:
         syntax.json_value(answer.content, unique=True, finite=True)
     except syntax.BadSyntaxError as error:
-        where = "; reasoning holds it" if _holds_json(answer.reasoning) else ""
+        where = "; reasoning contains it" if _holds_json(answer.reasoning) else ""
         yield f"content is not one JSON value ({error}): {answer.content[:SHOWN]!r}{where}"
 
 
 def against_schema(answer: Answer, schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each fault of the content, which is JSON, by a schema."""
+    """Yield a sentence for each fault of JSON content by a schema."""
     import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
 
     value = syntax.json_value(answer.content)
@@ -56,7 +56,7 @@ def against_schema(answer: Answer, schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def pattern(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when the content does not match the regular expression as a whole."""
+    """Yield a sentence if the whole content does not match the regular expression."""
     regex, answer = exchange.asked.regex, exchange.whole
     if regex is None or answer is None or not is_judgeable(exchange):
         return
@@ -65,13 +65,13 @@ def pattern(exchange: Exchange) -> Iterator[str]:
 
 
 BLANKS = 32
-"""Characters of white space at the end of a cut answer that are no text's own."""
+"""Characters of white space at a cut answer's end that do not belong to a text."""
 
 
 def blanks(answer: Answer) -> Iterator[str]:
-    """Yield a sentence when an answer in a format runs into white space until its limit.
+    """Yield a sentence if an answer in a format fills its limit with white space.
 
-    Grammars allow white space between the tokens of JSON, and a model that prefers it never ends.
+    Grammars allow white space between JSON tokens, and a model that prefers it does not end.
     """
     text = answer.content
     white = len(text) - len(text.rstrip())
@@ -83,7 +83,7 @@ def blanks(answer: Answer) -> Iterator[str]:
 
 
 def not_as_requested(answer: Answer, kind: str, words: str, regex: str) -> Iterator[str]:
-    """Yield a sentence when content is not the format's: an enum of `words`, a regex, an object.
+    """Yield a sentence if content breaks the format: an enum of `words`, a regex, an object.
 
     An answer that the limit cut is not judged, nor one that calls a tool.
     """
@@ -97,11 +97,11 @@ def not_as_requested(answer: Answer, kind: str, words: str, regex: str) -> Itera
     try:
         value = syntax.json_value(text)
     except syntax.BadSyntaxError as error:
-        where = "; reasoning holds it" if _holds_json(answer.reasoning) else ""
+        where = "; reasoning contains it" if _holds_json(answer.reasoning) else ""
         yield f"content is not one JSON value ({error}): {answer.content[:SHOWN]!r}{where}"
         return
     if kind == "enum" and value != words:
-        yield f"content is {text[:SHOWN]!r}, and the schema allows {words!r} alone"
+        yield f"content is {text[:SHOWN]!r}, and the schema allows only {words!r}"
     if kind == "object" and not isinstance(value, dict):
         yield f"content is {text[:SHOWN]!r}, and a JSON object was requested"
 
@@ -119,7 +119,7 @@ AROUND = 30
 
 
 def fields(answer: Answer) -> Iterator[tuple[str, str]]:
-    """Yield every text a client reads, with the field's name."""
+    """Yield every text that a client reads, with the field's name."""
     yield "reasoning", answer.reasoning
     yield "content", answer.content
     for index, call in enumerate(answer.tool_calls):

@@ -1,8 +1,8 @@
 """Checks the id, the time and the usage of an answer.
 
 Source: https://platform.openai.com/docs/api-reference/chat/object: `id` is unique, `created` is in
-seconds since 1970, `total_tokens` are those of prompt and completion, `cached_tokens` some of the
-prompt's.
+seconds since 1970, `total_tokens` is the sum of prompt and completion, `cached_tokens` is a part of
+the prompt's.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 FIRST_CREATED, LAST_CREATED = 1_577_836_800, 4_102_444_800
-"""Seconds since 1970 of 2020 and of 2100: a server's clock may be wrong, and not by that much."""
+"""Seconds since 1970 for 2020 and 2100: a server's clock may be wrong, but not by that much."""
 
 
 def findings(exchanges: Sequence[Exchange]) -> list[Finding]:
-    """Return what is wrong around the answers of these exchanges."""
+    """Return the faults of the metadata in these exchanges."""
     found = []
     named: list[tuple[object, Case]] = []
     for exchange in exchanges:
@@ -36,7 +36,7 @@ def findings(exchanges: Sequence[Exchange]) -> list[Finding]:
 
 
 def _answers(exchange: Exchange) -> Iterator[tuple[str, list[Body]]]:
-    """Yield the whole answer, and the chunks of the stream, as they came."""
+    """Yield the whole answer, and the chunks of the stream, unchanged."""
     for mode, bodies in (
         ("whole", _whole(exchange.body)),
         ("streamed", events.chunks(exchange.stream)),
@@ -58,11 +58,11 @@ def _faults(bodies: Iterable[Body]) -> Iterator[str]:
 
 
 def faults(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the time and the usage of a chat, a completion or a response."""
+    """Yield the faults in time and usage of a chat, a completion or a response."""
     for name in ("created", "created_at"):
         created = body.get(name)
         if isinstance(created, int | float) and not FIRST_CREATED < created < LAST_CREATED:
-            yield f"{name} is {shown(created)}: seconds since 1970 are due"
+            yield f"{name} is {shown(created)}: expected seconds since 1970"
     for given, made in (("prompt", "completion"), ("input", "output")):
         yield from _usage(record(body.get("usage")), given, made)
 
@@ -71,9 +71,9 @@ def _usage(usage: Mapping[str, Any], given: str, made: str) -> Iterator[str]:
     counts = [usage.get(f"{name}_tokens") for name in (given, made, "total")]
     prompt, completion, total = (count if isinstance(count, int) else -1 for count in counts)
     if -1 in (prompt, completion, total):
-        return  # the check of types says so, and which is missing
+        return  # the check of types reports the missing field
     if prompt + completion != total:
-        yield f"usage says {prompt} and {completion} tokens, and {total} in all"
+        yield f"usage has {prompt} and {completion} tokens, and {total} in all"
     yield from _details(usage, given, "cached_tokens", prompt)
     yield from _details(usage, made, "reasoning_tokens", completion)
 
@@ -81,4 +81,4 @@ def _usage(usage: Mapping[str, Any], given: str, made: str) -> Iterator[str]:
 def _details(usage: Mapping[str, Any], of: str, name: str, most: int) -> Iterator[str]:
     count = record(usage.get(f"{of}_tokens_details")).get(name)
     if isinstance(count, int) and not 0 <= count <= most:
-        yield f"usage says {count} {name} of {most} {of}_tokens"
+        yield f"usage has {count} {name} of {most} {of}_tokens"

@@ -1,4 +1,4 @@
-"""Checks server-sent events on the bytes as they arrived, and reads the chunks they hold.
+"""Checks server-sent events on the received bytes, and reads the chunks in them.
 
 Events as in https://html.spec.whatwg.org/multipage/server-sent-events.html, each with one JSON
 object, and `[DONE]` last.
@@ -21,7 +21,7 @@ SHOWN = 100
 
 
 def faults(stream: Recording) -> Iterator[str]:
-    """Yield a sentence for each fault in the bytes of a stream; none for one that never came."""
+    """Yield a sentence for each fault in the bytes of a stream; none for a missing stream."""
     if not stream.pieces:
         return
     if not stream.kind.startswith(CONTENT_TYPE):
@@ -29,7 +29,7 @@ def faults(stream: Recording) -> Iterator[str]:
     try:
         text = stream.body.decode("utf-8")
     except UnicodeDecodeError as error:
-        yield f"the stream is no UTF-8: {error}"
+        yield f"the stream is not UTF-8: {error}"
         return
     events = list(_events(text))
     if not events or events[-1] != DONE:
@@ -41,10 +41,10 @@ def faults(stream: Recording) -> Iterator[str]:
         try:
             chunk = syntax.json_value(data, finite=True)
         except syntax.BadSyntaxError as error:
-            yield f"an event is no JSON ({error}): {data[:SHOWN]!r}"
+            yield f"an event is not JSON ({error}): {data[:SHOWN]!r}"
             continue
         if not isinstance(chunk, dict):
-            yield f"an event is no JSON object: {data[:SHOWN]!r}"
+            yield f"an event is not a JSON object: {data[:SHOWN]!r}"
 
 
 def chunks(stream: Recording) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Checks the end of an answer: its finish reason, its usage, and where it was cut."""
+"""Checks the end of an answer: its finish reason, its usage, and the place of a cut."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def empty_stop(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when the model ended its answer and there is none.
+    """Yield a sentence if the model ended its answer and the answer is empty.
 
-    An answer that the request's own stop ended may be empty.
+    An answer that the request's stop ended may be empty.
     """
     answer = exchange.whole
     if answer is None or exchange.stopped or answer.finish_reason != "stop":
@@ -25,16 +25,16 @@ def empty_stop(exchange: Exchange) -> Iterator[str]:
 
 
 def unknown_reason(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when the finish reason is missing or not one of OpenAI's."""
+    """Yield a sentence if the finish reason is missing or not one of OpenAI's."""
     answer = exchange.whole
     if answer and answer.finish_reason not in ("stop", "length", "tool_calls"):
         yield f"finish_reason is {answer.finish_reason!r}"
 
 
 def limit(answer: Answer, max_tokens: int, least: int | None = None) -> Iterator[str]:
-    """Yield a sentence when the finish reason is `length` below the limit, or it is exceeded.
+    """Yield a sentence if the finish reason is `length` below the limit, or it is exceeded.
 
-    Where a request has two limits, `least` is the lower one.
+    If a request has two limits, `least` is the lower one.
     """
     if answer.usage is None:
         yield "the answer counts no tokens: usage is missing"
@@ -47,13 +47,13 @@ def limit(answer: Answer, max_tokens: int, least: int | None = None) -> Iterator
 
 
 def wrong_reason(answer: Answer, expected: str) -> Iterator[str]:
-    """Yield a sentence when the finish reason is not the expected one."""
+    """Yield a sentence if the finish reason is not the expected one."""
     if answer.finish_reason != expected:
-        yield f"finish_reason is {answer.finish_reason!r}, due is {expected!r}"
+        yield f"finish_reason is {answer.finish_reason!r}, expected {expected!r}"
 
 
 def usage(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when the tokens counted are not the tokens sent."""
+    """Yield a sentence if usage does not count the tokens that were sent."""
     answer = exchange.whole
     if answer and answer.usage and answer.token_ids:
         counted = answer.usage.completion_tokens
@@ -67,16 +67,16 @@ NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
 def comparable(cut: Answer, plain: Answer) -> bool:
-    """Return whether a cut answer was generated as the plain one: if not, it proves nothing."""
+    """Return whether a cut answer was generated like the plain one; otherwise it proves nothing."""
     return cut.token_ids == plain.token_ids[: len(cut.token_ids)]
 
 
 def beginning(cut: Answer, plain: Answer, family: Family) -> Iterator[str]:
     """Yield a sentence for each field of a cut answer that is not the plain one's beginning.
 
-    Both are of one greedy request, and `comparable`. What may be the beginning of a marker at the
-    cut does not count, nor half a character. A plain answer that its own limit cut may go on in the
-    other one.
+    Both answer one greedy request, and are `comparable`. A possible beginning of a marker at the
+    cut does not count, nor half a character. A plain answer that its own limit cut may continue
+    in the other one.
     """
     longer = len(cut.reasoning + cut.content) >= len(plain.reasoning + plain.content)
     for field in ("reasoning", "content"):
@@ -85,12 +85,12 @@ def beginning(cut: Answer, plain: Answer, family: Family) -> Iterator[str]:
         plain_start = _ended(plain_text.rstrip(NO_CHARACTER), family)
         goes_on = longer and plain.finish_reason == "length" and text.startswith(plain_start)
         if not (plain_text.startswith(text) or goes_on):
-            beginning = f"begins with {plain_text[:SHOWN]!r} where nothing is cut"
+            beginning = f"the uncut answer begins with {plain_text[:SHOWN]!r}"
             yield f"{field} is {text[:SHOWN]!r}, and {beginning}"
 
 
 def _ended(text: str, family: Family) -> str:
-    """Return a text without what may be the beginning of a marker at its end."""
+    """Return a text without a possible beginning of a marker at its end."""
     longest = max(
         (size for marker in family.markers for size in range(1, len(marker))
          if text.endswith(marker[:size])),

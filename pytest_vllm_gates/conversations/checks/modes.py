@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer, Exchange
 
 SEVERAL = {"delta": "several tokens"}
-"""The trait of a stream whose deltas held several tokens, as a busy server's do."""
+"""The trait of a stream whose deltas have several tokens, as on a busy server."""
 
 
 @dataclass
 class ComparedModes:
-    """What pairs of answers showed; `apart` has where those were generated differently."""
+    """The comparison of pairs; `apart` has the token from which they were generated differently."""
 
     findings: list[Finding] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
@@ -29,7 +29,7 @@ class ComparedModes:
 def compare(
     pairs: Iterable[tuple[Exchange, Answer | None, Answer | None]], names: tuple[str, str]
 ) -> ComparedModes:
-    """Compare answers pairwise; pairs of other tokens prove nothing and are only written down."""
+    """Compare answers pairwise; pairs with other tokens prove nothing and are only recorded."""
     compared = ComparedModes()
     for exchange, first, second in pairs:
         if first is None or second is None:

@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 FEWEST_TOKENS = 20
 SPREAD_SHARE = 0.1
-"""Share of the time, counted from the request, over which a stream's text comes at least."""
+"""The minimum share of the time since the request in which a stream's text arrives."""
 STALL_S = 1.0
 STALL_GAPS = 25.0
 BURST_SHARE = 0.9
 SILENT_SHARE = 0.5
 """The share of a stream's longest gap in which the server may have answered nothing at all: a
-stream that is held back does not keep it from answering, a machine that is busy does."""
+buffered stream does not keep it from answering, a busy machine does."""
 
 
 def faults(stream: TimedStream) -> list[str]:
-    """Return what is wrong with how one stream arrived; nothing where it is too short to tell."""
+    """Return the faults in the arrival of one stream; none if it is too short to judge."""
     if stream.tokens < FEWEST_TOKENS or not stream.times:
         return []
     return [fault for check in (_at_once, _stall, _burst) for fault in check(stream)]
 
 
 def undecided(streams: Sequence[TimedStream]) -> bool:
-    """Return whether every stream looks held back and the server was too busy to be blamed."""
+    """Return whether every stream looks buffered and the server was too busy to be blamed."""
     return all(faults(stream) and not _answering(stream) for stream in streams)
 
 
 def _answering(stream: TimedStream) -> bool:
-    """Return whether the server answered other requests all through the stream's longest gap."""
+    """Return whether the server answered other requests during the stream's longest gap."""
     stops = [0.0, *stream.times]
     gaps = [(later - earlier, earlier) for earlier, later in itertools.pairwise(stops)]
     length, start = max(gaps)
@@ -52,8 +52,8 @@ def _at_once(stream: TimedStream) -> Iterator[str]:
     if last - first <= SPREAD_SHARE * last:
         yield (
             f"{stream.tokens} tokens came within {(last - first) * 1000:.0f} ms, "
-            f"{first * 1000:.0f} ms after the request: something on the way holds the stream back "
-            "until it is whole"
+            f"{first * 1000:.0f} ms after the request: something on the way buffers the "
+            "whole stream"
         )
 
 
@@ -71,12 +71,12 @@ def _stall(stream: TimedStream) -> Iterator[str]:
 
 
 def _burst(stream: TimedStream) -> Iterator[str]:
-    """Yield a sentence for a stream most of whose text came in one piece, late."""
+    """Yield a sentence if most text of a stream came late and in one piece."""
     total, biggest = sum(stream.sizes), max(stream.sizes)
     at = stream.times[stream.sizes.index(biggest)]
     late = at > stream.times[0] + 0.5 * (stream.times[-1] - stream.times[0])
     if biggest >= BURST_SHARE * total and late:
         yield (
             f"{biggest} of {total} characters came in one chunk, {at * 1000:.0f} ms after the "
-            "request: nothing is seen until all is there"
+            "request: the user sees nothing until everything has arrived"
         )

@@ -20,18 +20,18 @@ STREAMING = ("stream", "stream_options")
 def of_answers(named: Iterable[tuple[object, Case]]) -> Iterator[Finding]:
     """Yield each id that several answers have; `named` are the answers' ids, with their requests.
 
-    An id that is no text is left to the check of types.
+    The check of types judges an id that is not a text.
     """
     ids = ((each, case) for each, case in named if isinstance(each, str) and each)
     for answer_id, cases, others in _shared(ids):
-        sentence = f"its id {shown(answer_id)} is that of {others} other requests' answers too"
+        sentence = f"its id {shown(answer_id)} is also in {others} other requests' answers"
         yield Finding(cases[0], sentence)
 
 
 def of_calls(answers: Iterable[tuple[Answer, Case]]) -> Iterator[Finding]:
-    """Yield each id that calls of several answers have.
+    """Yield each id that calls in several answers have.
 
-    An id with the tool's name counts the calls of a conversation, as Kimi's `functions.NAME:0`.
+    An id with the tool's name numbers the calls of a conversation, as Kimi's `functions.NAME:0`.
     """
     ids = (
         (call.id, case)
@@ -40,12 +40,12 @@ def of_calls(answers: Iterable[tuple[Answer, Case]]) -> Iterator[Finding]:
         if call.id and call.name not in call.id
     )
     for call_id, cases, others in _shared(ids):
-        sentence = f"the id {shown(call_id)} is that of a call in {others} other answers too"
+        sentence = f"the id {shown(call_id)} is also a call's id in {others} other answers"
         yield Finding(cases[0], sentence)
 
 
 def _shared(ids: Iterable[tuple[str, Case]]) -> Iterator[tuple[str, list[Case], int]]:
-    """Yield each id of several requests with its cases, and how many other requests there are.
+    """Yield each id of several requests with its cases, and the number of other requests.
 
     A cache may answer the same request with the same answer, streamed or not.
     """

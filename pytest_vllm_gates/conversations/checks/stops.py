@@ -1,4 +1,4 @@
-"""Checks that a stop ends an answer where it first occurs, and changes nothing elsewhere."""
+"""Checks that a stop ends an answer at its first occurrence, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LONGEST_TOKEN = 16
 
 
 def stop_in_fields(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence for every field that holds the stop string."""
+    """Yield a sentence for every field that contains the stop string."""
     if exchange.whole is not None and isinstance(exchange.stop, str):
         yield from held_stop(exchange.whole, exchange.stop)
 
 
 def held_stop(answer: Answer, stop: str) -> Iterator[str]:
-    """Yield a sentence for every field of an answer that holds a stop string."""
+    """Yield a sentence for every field of an answer that contains a stop string."""
     for field, text in fields(answer):
         if stop in text:
-            yield f"{field} holds the stop string {stop!r}: {text[:SHOWN]!r}"
+            yield f"{field} contains the stop string {stop!r}: {text[:SHOWN]!r}"
 
 
 def changed_by_unused_stop(exchange: Exchange) -> Iterator[str]:
@@ -40,7 +40,7 @@ def changed_by_unused_stop(exchange: Exchange) -> Iterator[str]:
 
 
 def wrong_end(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when an answer does not end where its stop first occurs."""
+    """Yield a sentence if an answer does not end at the first occurrence of its stop."""
     answer, plain = exchange.whole, exchange.unstopped
     if answer is None or plain is None or exchange.cell.stop == "never":
         return
@@ -51,10 +51,10 @@ def wrong_end(exchange: Exchange) -> Iterator[str]:
 
 
 def cut_at(stop: str, stopped: Answer, plain: Answer) -> Iterator[str]:
-    """Yield how `stopped` is not `plain`, the answer without a stop, cut at `stop`.
+    """Yield how `stopped` differs from `plain`, the answer without a stop, cut at `stop`.
 
-    Reasoning comes before content, and a stop string counts in both, as vLLM has it. White space
-    at the cut does not count.
+    Reasoning comes before content, and a stop string counts in both, as in vLLM. White space at
+    the cut does not count.
     """
     if stop in plain.reasoning:
         expected = {"reasoning": cut(plain.reasoning, stop), "content": ""}
@@ -72,9 +72,9 @@ def cut_at(stop: str, stopped: Answer, plain: Answer) -> Iterator[str]:
 
 
 def cut_at_first(stop: Sequence[str], stopped: Answer, plain: Answer) -> list[str]:
-    """Return how `stopped` is not `plain` cut at whichever of its stop strings is complete first.
+    """Return how `stopped` differs from `plain` cut at the stop string that is complete first.
 
-    Those that one token completes together have no order in time: any of them will do.
+    Stop strings that one token completes together have no order: any of them is accepted.
     """
     ends = {text: _end(text, plain) for text in stop}
     first = min(ends.values())
@@ -88,7 +88,7 @@ def cut_at_first(stop: Sequence[str], stopped: Answer, plain: Answer) -> list[st
 
 
 def in_a_tag(stop: Sequence[str], family: Family) -> bool:
-    """Return whether a tag that the model writes around its thinking holds one of the stops."""
+    """Return whether a tag that the model writes around its thinking contains a stop."""
     thinking = family.thinking
     if thinking is None:
         return False
@@ -97,7 +97,7 @@ def in_a_tag(stop: Sequence[str], family: Family) -> bool:
 
 
 def _end(stop: str, plain: Answer) -> int:
-    """Return where a stop string is complete, in characters of reasoning and content."""
+    """Return the end of a stop string, in characters of reasoning and content."""
     if stop in plain.reasoning:
         return plain.reasoning.index(stop) + len(stop)
     return len(plain.reasoning) + plain.content.index(stop) + len(stop)
@@ -108,8 +108,8 @@ def _at_token(stop: int, stopped: Answer, plain: Answer) -> Iterator[str]:
     expected = plain.token_ids[: at + 1]
     if stopped.token_ids != expected:
         yield (
-            f"token {stop} was to stop it and is the answer's token {at}; "
-            f"{len(stopped.token_ids)} tokens came where {len(expected)} were due"
+            f"token {stop} has to stop the answer at its token {at}; "
+            f"{len(stopped.token_ids)} tokens came, expected {len(expected)}"
         )
     elif stopped.finish_reason != "stop":
         yield f"stopped at token {stop}, finish_reason is {stopped.finish_reason!r}"

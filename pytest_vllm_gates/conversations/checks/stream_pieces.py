@@ -1,4 +1,4 @@
-"""Lays a recorded stream out as evidence: when which text arrived."""
+"""Converts a recorded stream to evidence: each text with its arrival time."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def first_faulty_stream(
 
 
 def pieces(stream: Recording) -> list[list[Any]]:
-    """Return [seconds, text] of each piece that carried text, the first 600 of them.
+    """Return [seconds, text] of each piece with text, the first 600 of them.
 
-    An event counts for the piece that ends it. An event that is not a chat's carries no text.
+    An event counts for the piece that ends it. An event that is not a chat's has no text.
     """
     timeline: list[list[Any]] = []
     buffered = b""
@@ -57,4 +57,4 @@ def _delta_texts(event: bytes) -> Iterator[str]:
                 for call in delta.get("tool_calls") or ():
                     yield str(call.get("function", {}).get("arguments") or "")
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
-            continue  # whether it is as it should be is judged elsewhere
+            continue  # another check judges its form

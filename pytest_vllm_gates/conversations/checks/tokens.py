@@ -1,7 +1,7 @@
 """Checks that every generated token is in a field of the answer.
 
 The server's parsers split the raw text into reasoning, content and calls. Here it is split a
-second time by the family file alone; text that the answer's fields lack is a fault.
+second time by the family file alone; text that is missing in the answer's fields is a fault.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def read(raw: str, family: Family, *, thinks: bool) -> Reading:
 
 
 def texts(exchange: Exchange, family: Family) -> Iterator[str]:
-    """Yield what of the raw output's reasoning and content the whole answer lacks or makes up."""
+    """Yield differences in reasoning and content between the whole answer and the raw output."""
     answer = exchange.whole
     if answer is None or exchange.raw is None or exchange.stopped:
         return
     reading = read(exchange.raw, family, thinks=exchange.thinks)
     if answer.tool_calls and not reading.calls:
-        return  # forced by a grammar of its own, in a form the family file does not describe
+        return  # forced by a separate grammar, in a form that the family file does not describe
     if exchange.cut and exchange.cell.tools in FORCED and reading.content.startswith(JSON_BEGINS):
         return  # the beginning of such a call
     for field, actual, expected in (
@@ -72,11 +72,11 @@ def texts(exchange: Exchange, family: Family) -> Iterator[str]:
         ("content", answer.content, reading.content),
     ):
         if _words(actual, family) != _words(expected, family):
-            yield f"{field} is {_excerpt(actual)}, and the tokens say {_excerpt(expected)}"
+            yield f"{field} is {_excerpt(actual)}, and the tokens contain {_excerpt(expected)}"
 
 
 def calls(exchange: Exchange, family: Family) -> Iterator[str]:
-    """Yield what of the raw output's tool calls the whole answer lacks or makes up."""
+    """Yield differences in tool calls between the whole answer and the raw output."""
     answer = exchange.whole
     if answer is None or exchange.raw is None or exchange.stopped or exchange.cut:
         return
@@ -84,7 +84,7 @@ def calls(exchange: Exchange, family: Family) -> Iterator[str]:
 
 
 def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[str]:
-    """Yield what an answer's calls lack of the raw output, and what they hold beyond it."""
+    """Yield texts of the raw output that are missing in an answer's calls, and additional ones."""
     if family.tools is None:
         return
     found = read(raw, family, thinks=thinks).calls
@@ -94,7 +94,7 @@ def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[
     count, came = form.count(found), len(answer.tool_calls)
     if count is not None and count != came:
         blocks = "".join(written.block for written in found)
-        yield f"{came} calls came, and the tokens hold {count}: {_excerpt(blocks)}"
+        yield f"{came} calls came, and the tokens contain {count}: {_excerpt(blocks)}"
         return
     remainder = form.bare(found)
     leaves = [
@@ -106,18 +106,18 @@ def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[
     for where, leaf in sorted(leaves, key=lambda pair: len(pair[1]), reverse=True):
         spelled = next((spelling for spelling in _spellings(leaf) if spelling in remainder), None)
         if spelled is None:
-            yield f"{where} holds {_excerpt(leaf)}, which the tokens do not"
+            yield f"{where} contains {_excerpt(leaf)}, which the tokens do not"
         else:
             remainder = remainder.replace(spelled, " ", 1)
     missing = [word for word in WORDS.findall(remainder) if word.lower() not in LITERALS]
     if missing:
-        yield f"the calls lack what the tokens hold: {' '.join(missing)[:SHOWN]!r}"
+        yield f"the calls lack text of the tokens: {' '.join(missing)[:SHOWN]!r}"
     elif count is not None:
         yield from _in_another_order(answer, found)
 
 
 def _in_another_order(answer: Answer, found: tuple[WrittenCall, ...]) -> Iterator[str]:
-    """Yield a sentence where the calls are those that were written, and not in their order."""
+    """Yield a sentence if the calls are in another order than in the raw output."""
     parts = [part for written in found for part in written.parts]
     if len(parts) != len(answer.tool_calls):
         return
@@ -162,7 +162,7 @@ def _spellings(text: str) -> Iterator[str]:
 
 
 def _words(text: str, family: Family) -> str:
-    """Return a text without white space and markers, which need no field."""
+    """Return a text without white space and markers, which do not need a field."""
     for marker in family.markers:
         text = text.replace(marker, "")
     return "".join(text.split())
@@ -181,14 +181,14 @@ def names_parser(serve: Mapping[str, Any]) -> bool:
 
 
 def parser_hint(serve: Mapping[str, Any] | None) -> str:
-    """Return which parsers read the model's output, as a hint when it is not parsed.
+    """Return the parsers that read the model's output, as a hint if it is not parsed.
 
-    `serve`: the flags of the server, spelled with underscores; None where they are not known.
+    `serve`: the flags of the server, spelled with underscores; None if they are not known.
     """
     if serve is None:
-        return "look at the --reasoning-parser and --tool-call-parser that the server was given"
+        return "check the server's --reasoning-parser and --tool-call-parser"
     flags = [f"--{name.replace('_', '-')} {serve[name]}" for name in PARSERS if serve.get(name)]
     return (
-        f"the server reads it with {' and '.join(flags) or 'no parser'}: one for another format "
-        "leaves it as it was written; [serve] of the family, the checkpoint or the lane names them"
+        f"the server reads it with {' and '.join(flags) or 'no parser'}: a parser for another "
+        "format leaves it unparsed; [serve] of the family, the checkpoint or the lane sets them"
     )

@@ -22,9 +22,9 @@ SHOWN = 120
 
 
 def valid(answer: Answer | None, request: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for every call to a tool nobody declared or with arguments it cannot take.
+    """Yield a sentence for every call of an undeclared tool or with invalid arguments.
 
-    An answer cut by the limit of tokens is not judged: its last call may be half there.
+    An answer that the token limit cut is not judged: its last call may be incomplete.
     """
     import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
 
@@ -42,10 +42,10 @@ def valid(answer: Answer | None, request: Mapping[str, Any]) -> Iterator[str]:
         try:
             arguments = syntax.json_value(call.arguments)
         except syntax.BadSyntaxError as error:
-            yield f"{where}.arguments is no JSON ({error}): {call.arguments[:SHOWN]!r}"
+            yield f"{where}.arguments is not JSON ({error}): {call.arguments[:SHOWN]!r}"
             continue
         if not isinstance(arguments, dict):
-            yield f"{where}.arguments is no object: {call.arguments[:SHOWN]!r}"
+            yield f"{where}.arguments is not an object: {call.arguments[:SHOWN]!r}"
             continue
         validator = jsonschema.Draft202012Validator(declared[call.name])
         for fault in validator.iter_errors(arguments):
@@ -53,14 +53,14 @@ def valid(answer: Answer | None, request: Mapping[str, Any]) -> Iterator[str]:
 
 
 BLANKS = 32
-"""Characters of white space at the end of a cut answer that are no call's own."""
+"""Characters of white space at a cut answer's end that do not belong to a call."""
 
 
 def out_of_schema(answer: Answer, request: Mapping[str, Any], raw: str) -> Iterator[str]:
-    """Yield a sentence for each argument that a strict tool does not take.
+    """Yield a sentence for each argument that a strict tool does not accept.
 
-    An answer of as many tokens as it may have was cut, whatever its finish reason says: of that
-    only white space without an end in its text, `raw`, is a fault.
+    An answer that reaches the token limit was cut, in spite of its finish reason: its only fault
+    is endless white space in its text, `raw`.
     """
     used = answer.usage.completion_tokens if answer.usage else 0
     if answer.finish_reason != "length" and used < request["max_tokens"]:
@@ -72,23 +72,23 @@ def out_of_schema(answer: Answer, request: Mapping[str, Any], raw: str) -> Itera
 
 
 def other_than_named(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence when the answer calls another tool than the one the request names."""
+    """Yield a sentence if the answer does not call the tool that the request names."""
     name, names = request["tool_choice"]["function"]["name"], _names(answer)
     if answer.finish_reason != "length" and [call.name for call in answer.tool_calls] != [name]:
-        yield f"{name} was to be called, once, and {names or 'nothing'} is"
+        yield f"expected one call of {name}, got {names or 'nothing'}"
 
 
 def one_valid_call(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what keeps an answer from being a valid call of a declared tool."""
+    """Yield the reasons why an answer is not a valid call of a declared tool."""
     if answer.finish_reason == "length":
-        yield "the answer was cut by the limit of tokens"
+        yield "the token limit cut the answer"
     elif not answer.tool_calls:
         yield f"no call came; content is {answer.content[:SHOWN]!r}"
     yield from valid(answer, request)
 
 
 def identified(answer: Answer) -> Iterator[str]:
-    """Yield a sentence for every call without an id, or with another's."""
+    """Yield a sentence for every call without an id, or with the id of another call."""
     ids = [call.id for call in answer.tool_calls]
     for index, call_id in enumerate(ids):
         if not call_id:
@@ -98,43 +98,43 @@ def identified(answer: Answer) -> Iterator[str]:
 
 
 def one_at_a_time(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with an answer that was to call one tool and no more.
+    """Yield the faults of an answer that has to make exactly one call.
 
-    Of an answer cut by the limit of tokens only that it calls no second one is asked.
+    An answer that the token limit cut only must not make a second call.
     """
     count, cut = len(answer.tool_calls), answer.finish_reason == "length"
     if count > 1 or (count == 0 and not cut):
         names = _names(answer) or "nothing"
         yield f"parallel_tool_calls is false, and {count} calls came: {names}"
     elif answer.finish_reason != "tool_calls" and not cut:
-        yield f"finish_reason is {answer.finish_reason!r}, and there is a call"
+        yield f"finish_reason is {answer.finish_reason!r}, and the answer has a call"
     yield from valid(answer, request)
 
 
 def finish(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when calls and finish_reason contradict each other.
+    """Yield a sentence if calls and finish_reason contradict each other.
 
-    For a call that the request named OpenAI's API says `stop`, and so may a server.
+    For a call that the request names, OpenAI's API sends `stop`, and a server may do so too.
     """
     if exchange.whole is not None:
         yield from contradiction(exchange.whole, named=exchange.cell.tools == "named")
 
 
 def contradiction(answer: Answer, *, named: bool) -> Iterator[str]:
-    """Yield as `finish` does; `named` is whether the request names the tool to call."""
+    """Yield like `finish`; `named` is whether the request names the tool to call."""
     if answer.finish_reason == "tool_calls" and not answer.tool_calls:
-        yield "finish_reason is 'tool_calls', and there is no call"
+        yield "finish_reason is 'tool_calls', and the answer has no call"
     if answer.tool_calls and answer.finish_reason == "stop" and not named:
-        yield f"finish_reason is 'stop', and there are calls: {_names(answer)}"
+        yield f"finish_reason is 'stop', and the answer has calls: {_names(answer)}"
 
 
 def chosen(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when the answer does not do what tool_choice asks."""
+    """Yield a sentence if the answer does not follow tool_choice."""
     answer, choice = exchange.whole, exchange.cell.tools
     if answer is None:
         return
     if choice in ("none", "undeclared") and answer.tool_calls:
-        yield f"no tool was to be called ({choice}), and {_names(answer)} is"
+        yield f"no tool may be called ({choice}), and the answer calls {_names(answer)}"
     if exchange.stopped or exchange.cut:
         return
     if choice == "required" and not answer.tool_calls:
@@ -142,7 +142,7 @@ def chosen(exchange: Exchange) -> Iterator[str]:
     if choice == "named":
         name = exchange.request["tool_choice"]["function"]["name"]
         if [call.name for call in answer.tool_calls] != [name]:
-            yield f"{name} was to be called, once, and {_names(answer) or 'nothing'} is"
+            yield f"expected one call of {name}, got {_names(answer) or 'nothing'}"
 
 
 def _names(answer: Answer) -> str:
@@ -153,7 +153,7 @@ SHOWN_VALUE = 100
 
 
 def altered_arguments(reply: ForcedReply) -> Iterator[str]:
-    """Yield how the call of a forced reply differs from the call that was written."""
+    """Yield how the call of a forced reply differs from the forced call."""
     if reply.exact:
         calls = reply.whole.tool_calls
         if len(calls) != 1:
@@ -178,7 +178,7 @@ def _altered_values(actual: dict[str, Any], written: Any) -> Iterator[str]:
 
 
 def _values(arguments: str) -> dict[str, Any]:
-    """Return a call's arguments; none where they are no object."""
+    """Return a call's arguments; none if they are not an object."""
     try:
         values = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ def _values(arguments: str) -> dict[str, Any]:
 
 
 def _same(actual: Any, written: Any) -> bool:
-    """Return whether two JSON values are one: 1 is 1.0, and neither is true."""
+    """Return whether two JSON values are equal: 1 equals 1.0, and neither equals true."""
     if isinstance(written, dict) and isinstance(actual, dict):
         return actual.keys() == written.keys() and all(
             _same(actual[name], value) for name, value in written.items()
@@ -214,12 +214,12 @@ def _shown(value: Any) -> str:
 
 
 LEAST_CHANCE = 0.001
-"""A run fails when what it saw has a smaller chance than this under the recorded rate."""
+"""A run fails if its result has a smaller chance than this under the recorded rate."""
 COUNT_LINE = re.compile(r"^(valid|of) = (\d+)$", re.MULTILINE)
 
 
 def chance_of_fewer(valid: int, of: int, valid_before: int, of_before: int) -> float:
-    """Return the chance of `valid` or fewer of `of` when both rates are in truth the same.
+    """Return the chance of `valid` or fewer of `of` if both true rates are the same.
 
     Fisher's exact test, one-sided: given how many of all answers were valid, the number among the
     later ones is hypergeometric (R. A. Fisher, "On the interpretation of chi-squared from
@@ -239,8 +239,8 @@ def interval(times: int, of: int, z: float = 1.959964) -> tuple[float, float]:
     """Return the interval of the rate behind `times` of `of`, at 95 % confidence by default.
 
     Wilson's score interval (E. B. Wilson, "Probable inference, the law of succession, and
-    statistical inference", 1927): unlike the usual one it holds for few tries and for rates near 0
-    and 1.
+    statistical inference", 1927): unlike the usual one it is valid for few tries and for rates near
+    0 and 1.
     """
     rate, more = times / of, z * z / of
     middle = rate + more / 2
@@ -255,7 +255,7 @@ def golden_text(valid: int, of: int) -> str:
 
 
 def parse_golden(text: str) -> tuple[int, int]:
-    """Return (valid, of) from a golden's text; raises `ValueError` when it holds none."""
+    """Return (valid, of) from a golden's text; raises `ValueError` if it has none."""
     counts = {name: int(count) for name, count in COUNT_LINE.findall(text)}
     if counts.keys() != {"valid", "of"} or counts["valid"] > counts["of"]:
         raise ValueError(f"no rate such as 'valid = 20' and 'of = 20' in {text!r}")

@@ -1,4 +1,4 @@
-"""A stream as it should be, for tests that break one thing in it."""
+"""A valid stream, for tests that break one thing in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def chunk(
 
 
 def call_chunk(index: int, arguments: str = "", **first: Any) -> dict[str, Any]:
-    """Return a chunk with a piece of a tool call; `first` is what only its first piece has."""
+    """Return a chunk with a piece of a tool call; `first` are the first piece's fields."""
     function = {"arguments": arguments}
     if name := first.pop("name", None):
         function["name"] = name

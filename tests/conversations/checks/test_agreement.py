@@ -1,4 +1,4 @@
-"""Every field in which a streamed answer leaves the whole one is told, and nothing else."""
+"""Every field in which a streamed answer differs from the whole one is reported."""
 
 from __future__ import annotations
 

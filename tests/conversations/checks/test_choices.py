@@ -1,4 +1,4 @@
-"""Choices are kept apart, and log-probabilities are those of the text."""
+"""Choices are not mixed, and log-probabilities belong to the text."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def whole() -> list[choices.ScoredChoice]:
     return choices.of_whole({"choices": body})
 
 
-def test_a_stream_is_put_together_choice_by_choice() -> None:
+def test_a_stream_is_assembled_by_choice() -> None:
     assert [(choice.index, choice.content) for choice in streamed()] == [*enumerate(TEXTS)]
     assert [choice.tokens for choice in streamed()] == ["🦀 red<|end|>", "🎻 script<|end|>"]
     assert streamed() == whole()
@@ -82,8 +82,8 @@ def test_a_missing_choice_is_a_fault() -> None:
 def test_a_delta_of_another_choice_is_a_fault() -> None:
     mixed = streamed((3, lambda choice: choice.update(index=1)))
     assert [*choices.mixed(mixed, TEXTS)] == [
-        "choice 0 is none of the texts the grammar allows: '🦀'",
-        "choice 1 is none of the texts the grammar allows: '🎻 red script'",
+        "choice 0 is not one of the texts that the grammar allows: '🦀'",
+        "choice 1 is not one of the texts that the grammar allows: '🎻 red script'",
     ]
 
 
@@ -115,7 +115,7 @@ def test_choices_that_were_generated_differently_are_in_no_order() -> None:
         (
             3,
             lambda choice: choice["logprobs"].update(content=[]),
-            "4 tokens came, and log-probabilities of 3",
+            "4 tokens came, and 3 have log-probabilities",
         ),
         (
             3,
@@ -159,7 +159,7 @@ def test_other_log_probabilities_of_the_same_tokens_are_a_fault() -> None:
     assert [*choices.scored_otherwise(whole()[0], other[0])] == []
 
 
-def test_rounding_in_log_probabilities_is_no_fault() -> None:
+def test_rounding_in_log_probabilities_is_allowed() -> None:
     other = streamed((3, lambda choice: choice["logprobs"]["content"][0].update(logprob=-0.55)))
     assert [*choices.scored_otherwise(whole()[0], other[0])] == []
 
@@ -198,7 +198,7 @@ def drawn(logprob: float, *alternatives: float) -> dict[str, Any]:
         ),
     ],
 )
-def test_log_probabilities_that_cannot_be(
+def test_impossible_log_probabilities(
     score: dict[str, Any], greedy: bool, sentence: str | None
 ) -> None:
     found = [*choices.implausible(scored(score), greedy=greedy, alternatives=2)]

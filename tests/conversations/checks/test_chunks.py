@@ -1,4 +1,4 @@
-"""The chunks of a stream keep to what clients rely on."""
+"""The chunks of a stream follow the conventions of clients."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_chunks_that_clients_can_read_are_right(chunks: Chunks) -> None:
             [*CHUNKS[:2], CHUNKS[3], CHUNKS[2], USAGE],
             "text comes after the chunk with the finish_reason",
         ),
-        (CHUNKS[:4], "usage was asked for (stream_options) and never came"),
-        ([*CHUNKS, USAGE], "2 chunks without choices have usage, one is due"),
+        (CHUNKS[:4], "usage was requested (stream_options) and is missing"),
+        ([*CHUNKS, USAGE], "2 chunks without choices have usage, expected one"),
         (
             altered(3, lambda event: event.update(usage=COUNTED))[:4],
-            "usage came in a chunk with choices, and in none of its own",
+            "usage is in a chunk with choices, not in a separate chunk",
         ),
         ([*CHUNKS[:2], USAGE, *CHUNKS[2:4]], "choices come after the usage"),
         (
@@ -111,7 +111,7 @@ def test_chunks_that_clients_can_read_are_right(chunks: Chunks) -> None:
             altered(2, lambda event: delta(event).update(content="\ud83e")),
             r"a chunk splits a character: delta.content is '\ud83e'",
         ),
-        ([USAGE], "no chunk holds a choice"),
+        ([USAGE], "no chunk has a choice"),
         (
             altered(0, lambda event: event["choices"][0].update(delta=None)),
             "the first chunk's role is None",
@@ -140,8 +140,8 @@ def test_chunks_that_strict_clients_refuse_are_a_fault(chunks: Chunks, sentence:
             {"function": {"name": "get_weather", "arguments": ""}},
             "tool_calls[0].name comes again as 'get_weather', and clients append it",
         ),
-        (4, {"index": 2}, "a call has the index 2, due is 1"),
-        (4, {"index": None}, "a call has the index None, due is 1"),
+        (4, {"index": 2}, "a call has the index 2, expected 1"),
+        (4, {"index": None}, "a call has the index None, expected 1"),
     ],
 )
 def test_pieces_of_calls_that_cannot_be_merged_are_a_fault(
@@ -150,14 +150,14 @@ def test_pieces_of_calls_that_cannot_be_merged_are_a_fault(
     assert [*faults(altered(number, lambda event: call(event).update(change), CALLS))] == [sentence]
 
 
-def test_the_second_call_comes_before_the_first_is_a_fault() -> None:
+def test_a_second_call_before_the_first_is_a_fault() -> None:
     later = call_chunk(1, "{}", id="call-2", type="function", name="get_time")
-    assert "a call has the index 1, due is 0" in [
+    assert "a call has the index 1, expected 0" in [
         *faults([CALLS[0], later, *CALLS[1:4], *CALLS[5:]])
     ]
 
 
-def test_choices_are_judged_each_for_itself() -> None:
+def test_each_choice_is_judged_separately() -> None:
     assert [*faults(TWO, 2)] == []
     assert [*faults(TWO, 3)] == ["3 choices were requested, and the chunks have the indices [0, 1]"]
     once = altered(5, lambda event: event["choices"][0].update(finish_reason=None), TWO)
@@ -210,4 +210,4 @@ def test_chunks_of_another_form_are_a_fault(change: Any, sentence: str) -> None:
 def test_unrequested_usage_is_a_fault(chunks: Chunks, comes: bool) -> None:
     sentences = list(unrequested_usage(chunks))
     assert bool(sentences) == comes
-    assert all(found.startswith("stream_options did not ask for usage") for found in sentences)
+    assert all(found.startswith("stream_options did not request usage") for found in sentences)

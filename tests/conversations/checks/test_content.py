@@ -1,4 +1,4 @@
-"""An answer in a format is exactly that, whatever stands beside it."""
+"""An answer in a format has nothing beside it."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_content_other_than_one_valid_value_is_a_fault(content: str, sentence: s
     ("reasoning", "in_reasoning"),
     [(f"Hm. {RIGHT}", True), ("Hm.", False), ("{not JSON", False), ("", False)],
 )
-def test_json_in_the_reasoning_is_named(reasoning: str, in_reasoning: bool) -> None:
+def test_json_in_the_reasoning_is_reported(reasoning: str, in_reasoning: bool) -> None:
     (fault,) = of_json(answer("", reasoning=reasoning))
-    assert fault.endswith("; reasoning holds it") == in_reasoning
+    assert fault.endswith("; reasoning contains it") == in_reasoning
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a limit cut off is the beginning of the answer, each part in its field."""
+"""An answer that a limit cut is the beginning of the whole one, each part in its field."""
 
 from __future__ import annotations
 
@@ -41,9 +41,12 @@ def test_the_beginning_of_the_plain_answer_is_right(cut_answer: Answer) -> None:
 @pytest.mark.parametrize(
     ("cut_answer", "sentence"),
     [
-        (cut("They", ""), "content is 'They', and begins with 'Paris it is.' where nothing is cut"),
+        (cut("They", ""), "content is 'They', and the uncut answer begins with 'Paris it is.'"),
         (cut("They", "", ()), "content is 'They'"),
-        (cut("", "They ask.Paris"), "reasoning is 'They ask.Paris', and begins with 'They ask.'"),
+        (
+            cut("", "They ask.Paris"),
+            "reasoning is 'They ask.Paris', and the uncut answer begins",
+        ),
         (cut("</think>Paris", "They ask."), "content is '</think>Paris'"),
         (cut("aris", "They ask."), "content is 'aris'"),
     ],
@@ -56,15 +59,15 @@ def test_other_text_in_a_cut_answer_is_a_fault(cut_answer: Answer, sentence: str
 @pytest.mark.parametrize(
     "longer", [cut("", "They ask", ()), cut("", "They ask."), cut("Paris", "They ask.", ())]
 )
-def test_plain_answer_that_was_cut_itself_may_go_on(longer: Answer) -> None:
-    """A limit of one token more than the plain answer's leaves more of it than that one has."""
+def test_plain_answer_that_was_cut_itself_may_continue(longer: Answer) -> None:
+    """A limit one token above the plain answer's allows a longer answer."""
     assert (
         list(finish.beginning(longer, cut("", "They as\N{REPLACEMENT CHARACTER}", ()), QWEN)) == []
     )
     (fault,) = finish.beginning(cut("", "We ask", ()), cut("", "They ask.", ()), QWEN)
-    assert fault.startswith("reasoning is 'We ask', and begins with 'They ask.'")
+    assert fault.startswith("reasoning is 'We ask', and the uncut answer begins with 'They ask.'")
     (fault,) = finish.beginning(cut("They", "", ()), cut("", "They ask.", ()), QWEN)
-    assert fault.startswith("content is 'They', and begins with ''")
+    assert fault.startswith("content is 'They', and the uncut answer begins with ''")
 
 
 @pytest.mark.parametrize(

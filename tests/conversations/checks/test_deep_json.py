@@ -1,4 +1,4 @@
-"""JSON too deep to be read ends no gate: it is judged as what it is, none."""
+"""JSON that is too deep to read does not end a gate: it is judged as invalid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_deep_json_in_arguments_is_a_fault() -> None:
     (fault,) = tool_calls.valid(
         answer("", tool_calls=(CALL,)), {"tools": TOOLS, "tool_choice": "auto"}
     )
-    assert "arguments is no JSON" in fault
+    assert "arguments is not JSON" in fault
     assert canonical(DEEP) == DEEP
     assert [*_leaves(CALL)] == [DEEP]
 
@@ -34,7 +34,7 @@ def test_deep_json_in_content_is_a_fault() -> None:
 def test_deep_json_in_an_event_is_a_fault() -> None:
     body = f"data: {DEEP}\n\ndata: [DONE]\n\n".encode()
     recording = Recording("text/event-stream", ((0.1, body),))
-    assert next(events.faults(recording)).startswith("an event is no JSON")
+    assert next(events.faults(recording)).startswith("an event is not JSON")
     assert events.chunks(recording) == []
 
 

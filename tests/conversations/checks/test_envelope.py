@@ -1,4 +1,4 @@
-"""An answer has an id of its own, a time, and usage that adds up."""
+"""An answer has a unique id, a time, and usage that adds up."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ def usage(**changes: Any) -> dict[str, Any]:
     ("changes", "says"),
     [
         ({}, None),
-        ({"created": 0}, "created is 0: seconds since 1970 are due"),
-        ({"created": 1_795_000_000_000}, "created is 1795000000000: seconds since 1970 are due"),
+        ({"created": 0}, "created is 0: expected seconds since 1970"),
+        ({"created": 1_795_000_000_000}, "created is 1795000000000: expected seconds since 1970"),
         ({"created": "now"}, None),
-        (usage(total_tokens=31), "usage says 10 and 20 tokens, and 31 in all"),
+        (usage(total_tokens=31), "usage has 10 and 20 tokens, and 31 in all"),
         (usage(total_tokens=None), None),
         ({"usage": None}, None),
         (usage(prompt_tokens_details={"cached_tokens": 8}), None),
         (
             usage(prompt_tokens_details={"cached_tokens": 16}),
-            "usage says 16 cached_tokens of 10 prompt_tokens",
+            "usage has 16 cached_tokens of 10 prompt_tokens",
         ),
         (
             usage(completion_tokens_details={"reasoning_tokens": 21}),
-            "usage says 21 reasoning_tokens of 20 completion_tokens",
+            "usage has 21 reasoning_tokens of 20 completion_tokens",
         ),
     ],
 )
@@ -65,14 +65,14 @@ def test_time_and_usage(changes: dict[str, Any], says: str | None, streamed: boo
     assert said(came(streamed=streamed, **changes)) == ([f"{mode}: {says}"] if says else [])
 
 
-def test_ids_are_of_one_request() -> None:
+def test_an_id_belongs_to_one_request() -> None:
     assert said(came("a"), came("b", id="chatcmpl-b")) == []
     assert said(came("a"), came("a")) == [], "a cache may give the same answer again"
     assert said(came("a"), came("b"), came("c")) == [
-        "its id 'chatcmpl-a' is that of 2 other requests' answers too"
+        "its id 'chatcmpl-a' is also in 2 other requests' answers"
     ]
 
 
-def test_what_is_no_answer_says_nothing() -> None:
+def test_a_missing_answer_has_no_finding() -> None:
     broken = exchange(answer(), body=Recording("", ((0.0, b"{"),)))
     assert said(exchange(answer()), broken) == []

@@ -1,4 +1,4 @@
-"""Server-sent events are judged on the bytes as they arrived."""
+"""Server-sent events are judged on the received bytes."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def test_a_stream_that_clients_can_read_is_right(body: bytes) -> None:
             bytes_of(CHUNKS, done=False),
             "the stream does not end in '[DONE]': its last event is",
         ),
-        (RIGHT + RIGHT[:-20], "an event is no JSON"),
-        (RIGHT.replace("☔".encode(), b"\xe2\x98"), "the stream is no UTF-8: "),
-        (b"data: {not json\n\n" + RIGHT, "an event is no JSON (Expecting property name"),
-        (b"data: 7\n\n" + RIGHT, "an event is no JSON object: '7'"),
+        (RIGHT + RIGHT[:-20], "an event is not JSON"),
+        (RIGHT.replace("☔".encode(), b"\xe2\x98"), "the stream is not UTF-8: "),
+        (b"data: {not json\n\n" + RIGHT, "an event is not JSON (Expecting property name"),
+        (b"data: 7\n\n" + RIGHT, "an event is not a JSON object: '7'"),
         (b"\n\n", "the stream does not end in '[DONE]': its last event is ''"),
     ],
 )
@@ -64,5 +64,5 @@ def test_an_empty_recording_is_not_judged() -> None:
     assert list(faults(Recording())) == []
 
 
-def test_events_that_are_no_chunks_are_left_out() -> None:
+def test_events_that_are_not_chunks_are_left_out() -> None:
     assert chunks(recording(b"data: {broken\n\ndata: 7\n\n" + RIGHT)) == CHUNKS

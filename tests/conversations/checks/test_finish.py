@@ -1,4 +1,4 @@
-"""The way an answer ends fits what it holds and what was asked."""
+"""The end of an answer fits its contents and its request."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_length_and_usage_agree_with_the_limit(
 def test_finish_reason_other_than_expected_is_a_fault() -> None:
     assert list(finish.wrong_reason(answer(finish_reason="length"), "length")) == []
     assert list(finish.wrong_reason(answer(), "length")) == [
-        "finish_reason is 'stop', due is 'length'"
+        "finish_reason is 'stop', expected 'length'"
     ]
 
 
@@ -82,15 +82,15 @@ def test_finish_reason_other_than_expected_is_a_fault() -> None:
         (
             answer(reasoning="Hm."),
             {},
-            ["the model was not to think, and reasoning is 'Hm.'"],
+            ["thinking is off, and reasoning is 'Hm.'"],
         ),
-        (answer(""), {}, ["the model was not to think, and there is no answer either"]),
+        (answer(""), {}, ["thinking is off, and the answer is empty too"]),
         (
             answer("", reasoning="Paris."),
             {},
             [
-                "the model was not to think, and reasoning is 'Paris.'",
-                "the model was not to think, and there is no answer either",
+                "thinking is off, and reasoning is 'Paris.'",
+                "thinking is off, and the answer is empty too",
             ],
         ),
     ],
@@ -103,7 +103,7 @@ def test_reasoning_with_thinking_off_is_a_fault(
 
 
 THOUGHT = answer(reasoning="Hm.")
-EMPTY = "the model was to think, and reasoning is empty"
+EMPTY = "thinking is on, and reasoning is empty"
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ EMPTY = "the model was to think, and reasoning is empty"
         ("gemma/3", answer(), None, []),
     ],
     ids=[
-        "thinks", "does not", "white space", "did when asked plainly", "never does",
-        "was not asked", "a family that does not think",
+        "thinks", "does not", "white space", "did for a plain question", "never does",
+        "was not sent", "a family that does not think",
     ],
 )  # fmt: skip
 def test_empty_reasoning_with_thinking_on_is_a_fault(

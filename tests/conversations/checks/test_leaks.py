@@ -27,24 +27,27 @@ def told(**fields: Any) -> list[str]:
     ],
     ids=["plain", "all fields", "angles", "words"],
 )
-def test_ordinary_text_holds_no_marker(fields: dict[str, Any]) -> None:
+def test_ordinary_text_has_no_marker(fields: dict[str, Any]) -> None:
     assert told(**fields) == []
 
 
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"content": "Hm.</think>Yes."}, "content holds the marker '</think>': …'Hm.</think>Yes.'"),
-        ({"content": "Yes.<|im_end|>"}, "content holds the marker '<|im_end|>'"),
-        ({"reasoning": "<think>\nHm."}, "reasoning holds the marker '<think>'"),
-        ({"content": "<function=get_weather>"}, "content holds the marker '<function='"),
+        (
+            {"content": "Hm.</think>Yes."},
+            "content contains the marker '</think>': …'Hm.</think>Yes.'",
+        ),
+        ({"content": "Yes.<|im_end|>"}, "content contains the marker '<|im_end|>'"),
+        ({"reasoning": "<think>\nHm."}, "reasoning contains the marker '<think>'"),
+        ({"content": "<function=get_weather>"}, "content contains the marker '<function='"),
         (
             {"tool_calls": (ToolCall("get_time</function>", "{}"),)},
-            "tool_calls[0].name holds the marker '</function>'",
+            "tool_calls[0].name contains the marker '</function>'",
         ),
         (
             {"tool_calls": (WEATHER, ToolCall("x", '{"city": "Oslo\\n</parameter>"}'))},
-            "tool_calls[1].arguments holds the marker '</parameter>'",
+            "tool_calls[1].arguments contains the marker '</parameter>'",
         ),
     ],
 )
@@ -56,7 +59,9 @@ def test_a_marker_quoted_by_the_request_is_allowed() -> None:
     quoted = {"messages": [{"role": "user", "content": "What does </think> mean?"}]}
     quoting = answer("</think> ends the thinking, <think> begins it.")
     sentences = list(markers(exchange(quoting, request=quoted), QWEN))
-    assert [text.partition(":")[0] for text in sentences] == ["content holds the marker '<think>'"]
+    assert [text.partition(":")[0] for text in sentences] == [
+        "content contains the marker '<think>'"
+    ]
 
 
 def test_a_quoted_marker_outside_ascii_is_allowed() -> None:
@@ -71,11 +76,11 @@ def test_a_quoted_marker_outside_ascii_is_allowed() -> None:
 def test_long_text_is_shown_around_the_marker() -> None:
     (sentence,) = told(content="x" * 5000 + "<|im_end|>" + "y" * 5000)
     excerpt = "x" * 30 + "<|im_end|>" + "y" * 30
-    assert sentence == f"content holds the marker '<|im_end|>': …'{excerpt}'…"
+    assert sentence == f"content contains the marker '<|im_end|>': …'{excerpt}'…"
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])
-def test_every_familys_call_holds_a_marker(name: str) -> None:
+def test_every_familys_call_has_a_marker(name: str) -> None:
     tested_family = family(name)
     assert tested_family.tools is not None
     assert list(markers(exchange(answer(tested_family.tools.call)), tested_family)) != []

@@ -1,4 +1,4 @@
-"""A stream whose deltas hold several tokens, as a busy server's do, is a case of its own."""
+"""A stream whose deltas have several tokens, as on a busy server, is a separate case."""
 
 from __future__ import annotations
 

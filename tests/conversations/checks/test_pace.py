@@ -1,4 +1,4 @@
-"""A stream that is held back, stalls or bursts is told from one that is only slow."""
+"""A stream that is buffered, stalls or bursts differs from one that is only slow."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STEADY = [0.1] + [0.02] * 99
     ],
     ids=[
         "steady", "a slow first token", "a slow machine", "ten tokens a chunk", "uneven",
-        "a short pause", "too short to tell", "nothing", "a big first chunk", "few big chunks",
+        "a short pause", "too short to judge", "nothing", "a big first chunk", "few big chunks",
     ],
 )  # fmt: skip
 def test_a_steady_stream_has_no_fault(timed_stream: TimedStream) -> None:
@@ -59,8 +59,8 @@ def test_a_steady_stream_has_no_fault(timed_stream: TimedStream) -> None:
     [
         (
             stream([2.0] + [0.0005] * 99),
-            "100 tokens came within 50 ms, 2000 ms after the request: something on the way holds "
-            "the stream back until it is whole",
+            "100 tokens came within 50 ms, 2000 ms after the request: something on the way buffers "
+            "the whole stream",
         ),
         (stream([2.0], tokens=100), "100 tokens came within 0 ms, 2000 ms after the request"),
         (
@@ -69,13 +69,13 @@ def test_a_steady_stream_has_no_fault(timed_stream: TimedStream) -> None:
         ),
         (
             stream([0.1] + [0.02] * 99, sizes=(1,) * 99 + (5000,)),
-            "5000 of 5099 characters came in one chunk, 2080 ms after the request: nothing is seen "
-            "until all is there",
+            "5000 of 5099 characters came in one chunk, 2080 ms after the request: the user sees "
+            "nothing until everything has arrived",
         ),
     ],
-    ids=["held back", "in one piece", "a stall", "a late burst"],
+    ids=["buffered", "in one piece", "a stall", "a late burst"],
 )
-def test_held_stalled_and_burst_streams_are_faults(
+def test_buffered_stalled_and_burst_streams_are_faults(
     timed_stream: TimedStream, sentence: str
 ) -> None:
     (fault,) = faults(timed_stream)
@@ -90,7 +90,7 @@ def test_a_stall_is_long_and_longer_than_usual_gaps() -> None:
 HELD = [2.0] + [0.0005] * 99
 
 
-def test_a_silent_machine_is_not_a_held_back_stream() -> None:
+def test_a_silent_machine_is_not_a_buffered_stream() -> None:
     busy = stream(HELD, beats=())
     assert undecided([busy, busy])
     assert not undecided([busy, stream(HELD)])

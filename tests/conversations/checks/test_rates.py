@@ -1,4 +1,4 @@
-"""A share of valid answers is held against the recorded one, and chance is allowed for."""
+"""A share of valid answers is compared with the recorded one, allowing for chance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pytest_vllm_gates.conversations.checks.tool_calls import (
         ((1, 5), (4, 5), 26 / 252),
     ],
 )
-def test_the_chance_is_that_of_fishers_exact_test(
+def test_the_chance_is_fishers_exact_test(
     now: tuple[int, int], before: tuple[int, int], chance: float
 ) -> None:
     assert chance_of_fewer(*now, *before) == pytest.approx(chance)
@@ -80,7 +80,7 @@ def test_the_interval_is_wilsons_score_interval(
 
 
 @given(st.integers(1, 500), st.data())
-def test_an_interval_holds_its_rate_and_shrinks_with_tries(of: int, data: st.DataObject) -> None:
+def test_an_interval_contains_its_rate_and_shrinks_with_tries(of: int, data: st.DataObject) -> None:
     times = data.draw(st.integers(0, of))
     low, high = interval(times, of)
     assert 0 <= low <= times / of + 1e-12 and times / of - 1e-12 <= high <= 1

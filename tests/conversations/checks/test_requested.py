@@ -1,4 +1,4 @@
-"""What a request sets is in its answer: a format, a strict tool, a named tool, a begun answer."""
+"""An answer follows its request: a format, a strict tool, a named tool, a begun answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_answer_in_its_format_is_right(kind: str, text: str) -> None:
     ("kind", "text", "sentence"),
     [
         ("enum", "Paris", "content is not one JSON value (Expecting value"),
-        ("enum", '"red"', "content is '\"red\"', and the schema allows 'vermilion ultramarine' al"),
+        ("enum", '"red"', "content is '\"red\"', and the schema allows only 'vermilion ultra"),
         ("regex", "Paris", "content does not match 'vermilion [0-9]{3}': 'Paris'"),
         ("object", "[]", "content is '[]', and a JSON object was requested"),
     ],
@@ -46,9 +46,9 @@ def test_an_answer_in_another_format_is_a_fault(kind: str, text: str, sentence: 
     assert found.startswith(sentence)
 
 
-def test_a_format_in_the_reasoning_is_told() -> None:
+def test_a_format_in_the_reasoning_is_reported() -> None:
     (found,) = format_faults("", "object", reasoning='so {"a": 1}')
-    assert found.endswith("; reasoning holds it")
+    assert found.endswith("; reasoning contains it")
 
 
 def test_a_call_or_a_cut_answer_has_no_format() -> None:
@@ -78,7 +78,7 @@ def test_a_strict_tools_arguments_are_valid() -> None:
     ]
 
 
-def test_of_a_cut_call_white_space_alone_is_a_fault() -> None:
+def test_white_space_is_the_only_fault_of_a_cut_call() -> None:
     cut = answer("", tool_calls=(replace(WEATHER, arguments="{}"),))
     assert [*tool_calls.out_of_schema(cut, STRICT, "<call> city")] == []
     assert [*tool_calls.out_of_schema(cut, STRICT, "<call>" + " " * 33)] == [
@@ -91,10 +91,10 @@ def test_another_tool_than_the_named_is_a_fault() -> None:
     right, wrong = (answer("", tool_calls=(call,)) for call in (TIME, WEATHER))
     assert [*tool_calls.other_than_named(right, request)] == []
     assert [*tool_calls.other_than_named(wrong, request)] == [
-        "get_time was to be called, once, and get_weather is"
+        "expected one call of get_time, got get_weather"
     ]
     assert [*tool_calls.other_than_named(answer(""), request)] == [
-        "get_time was to be called, once, and nothing is"
+        "expected one call of get_time, got nothing"
     ]
 
 
@@ -108,21 +108,24 @@ def test_another_tool_than_the_named_is_a_fault() -> None:
             answer(" Paris."),
             12,
             [
-                "the prompt has 10 tokens, and 12 where it ends in what was begun: the answer is "
-                "begun anew"
+                "the prompt has 10 tokens, and 12 if it ends in the text to continue: the server "
+                "begins a new answer"
             ],
         ),
         (
             answer(f"{BEGUN} Paris."),
             10,
-            ["the answer repeats what it is to continue: 'The capital of France is Paris.'"],
+            [
+                "the answer repeats the text that it has to continue: "
+                "'The capital of France is Paris.'"
+            ],
         ),
         (
             answer("", reasoning=" Paris."),
             10,
-            ["what continues the answer is in reasoning: ' Paris.'"],
+            ["the continuation is in reasoning: ' Paris.'"],
         ),
     ],
 )
-def test_a_begun_answer_goes_on(reply: Any, tokens: int | None, sentences: list[str]) -> None:
+def test_a_begun_answer_is_continued(reply: Any, tokens: int | None, sentences: list[str]) -> None:
     assert [*reasoning.continuation(reply, BEGUN, tokens)] == sentences

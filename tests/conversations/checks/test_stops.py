@@ -1,4 +1,4 @@
-"""A stop ends an answer where it first occurs, and changes nothing where it does not occur."""
+"""A stop ends an answer at its first occurrence, and changes nothing if it does not occur."""
 
 from __future__ import annotations
 
@@ -29,9 +29,13 @@ def cut(content: str = "", **fields: Any) -> Answer:
         (cut("The sea is "), "wide", None),
         (cut("The sea is wide"), 17, None),
         (None, "wide", None),
-        (cut("The sea is wide"), "wide", "content holds the stop string 'wide': 'The sea is wide'"),
-        (cut(reasoning="Two lines"), "lines", "reasoning holds the stop string 'lines'"),
-        (cut(tool_calls=(WEATHER,)), "Oslo", "tool_calls[0].arguments holds the stop string"),
+        (
+            cut("The sea is wide"),
+            "wide",
+            "content contains the stop string 'wide': 'The sea is wide'",
+        ),
+        (cut(reasoning="Two lines"), "lines", "reasoning contains the stop string 'lines'"),
+        (cut(tool_calls=(WEATHER,)), "Oslo", "tool_calls[0].arguments contains the stop string"),
     ],
 )
 def test_a_stop_string_in_a_field_is_a_fault(
@@ -111,14 +115,14 @@ def test_a_stop_that_occurs_is_not_judged_as_unused() -> None:
         ),
     ],
 )
-def test_an_answer_ends_where_its_stop_first_occurs(
+def test_an_answer_ends_at_its_stops_first_occurrence(
     stop_at: str, reply: Answer, sentences: list[str]
 ) -> None:
     stopped_exchange = exchange(reply, stop="occurs", stop_at=stop_at, unstopped=PLAIN)
     assert list(stops.wrong_end(stopped_exchange)) == sentences
 
 
-TOKEN = "token 3 was to stop it and is the answer's token 2; "
+TOKEN = "token 3 has to stop the answer at its token 2; "
 
 
 @pytest.mark.parametrize(
@@ -126,9 +130,9 @@ TOKEN = "token 3 was to stop it and is the answer's token 2; "
     [
         (cut("The sea", token_ids=(1, 2, 3)), None),
         (cut("The sea\n", token_ids=(1, 2, 3)), None),
-        (cut("The sea", token_ids=(1, 2)), f"{TOKEN}2 tokens came where 3 were due"),
-        (PLAIN, f"{TOKEN}5 tokens came where 3 were due"),
-        (cut("The sea", token_ids=(1, 9, 3)), f"{TOKEN}3 tokens came where 3 were due"),
+        (cut("The sea", token_ids=(1, 2)), f"{TOKEN}2 tokens came, expected 3"),
+        (PLAIN, f"{TOKEN}5 tokens came, expected 3"),
+        (cut("The sea", token_ids=(1, 9, 3)), f"{TOKEN}3 tokens came, expected 3"),
         (
             cut("The sea", token_ids=(1, 2, 3), finish_reason="length"),
             "stopped at token 3, finish_reason is 'length'",
@@ -169,7 +173,7 @@ def test_wrong_end_needs_a_stop_and_a_plain_answer(fields: dict[str, Any]) -> No
     ],
     ids=["one", "the first of two", "reasoning first", "together, one", "together, the other"],
 )
-def test_the_first_of_several_stops_ends_it(stop: list[str], reply: Answer) -> None:
+def test_the_first_of_several_stops_ends_the_answer(stop: list[str], reply: Answer) -> None:
     assert stops.cut_at_first(stop, reply, PLAIN) == []
 
 

@@ -1,4 +1,4 @@
-"""A recorded stream tells what appeared when, whatever it is."""
+"""A recorded stream shows when each text arrived, for any bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_piece_has_its_time_and_text() -> None:
     ]  # fmt: skip
 
 
-def test_events_that_are_not_a_chats_carry_no_text() -> None:
+def test_events_that_are_not_a_chats_have_no_text() -> None:
     junk = [b"data: 1\n\n", b'data: {"choices": [{"delta": [3]}]}\n\n', b"\xff\n\n", b"x: y\n\n"]
     junk.append(b'data: {"choices": [{"delta": {"tool_calls": [{"function": null}]}}]}\n\n')
     assert pieces(Recording(pieces=tuple((0.0, data) for data in junk))) == []

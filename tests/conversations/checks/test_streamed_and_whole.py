@@ -1,4 +1,4 @@
-"""Every way of answering is judged; a stream of the same tokens by the comparison alone."""
+"""Every mode is judged; a stream of the same tokens only by the comparison."""
 
 from __future__ import annotations
 

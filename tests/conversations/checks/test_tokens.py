@@ -1,4 +1,4 @@
-"""Every family's raw output is read by its file alone, and what an answer lacks of it is told."""
+"""Every family's raw output is read by its file alone; text that an answer lacks is reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def call_text(name: str, made: tuple[str, dict[str, str]]) -> str:
     return head + several + tail
 
 
-# What a call says once for every argument, and what is between two.
+# The parts of a call for each argument, and the text between two.
 REPEATED = {
     "qwen3.5": ("<parameter=KEY>", "</parameter>\n"),
     "glm": ("<arg_key>", "</arg_value>"),
@@ -49,7 +49,7 @@ SEPARATOR = {"gemma": ","}
 
 
 def raw(name: str, *made: tuple[str, dict[str, str]], thought: str = "", content: str = "") -> str:
-    """Write what a model of the family generates when it thinks, answers and calls."""
+    """Write the output of a model of the family that thinks, answers and calls."""
     model_family = family(name)
     thinking = ""
     if thought:
@@ -63,7 +63,7 @@ def raw(name: str, *made: tuple[str, dict[str, str]], thought: str = "", content
 def parsed_answer(
     *made: tuple[str, dict[str, str]], thought: str = "", content: str = ""
 ) -> Answer:
-    """Return the answer that a right parser makes of it."""
+    """Return the answer that a correct parser reads from it."""
     calls = tuple(
         ToolCall(name, json.dumps(values), f"call-{number}")
         for number, (name, values) in enumerate(made)
@@ -114,7 +114,7 @@ def test_an_answer_without_thinking_is_all_content(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])
 def test_unrequested_thinking_in_content_is_a_fault(name: str) -> None:
-    """The tag that ends it is no text to a detokeniser: the user sees both run into each other."""
+    """A detokeniser drops the tag that ends it: the user sees both run into each other."""
     text = raw(name, thought="They ask for it.", content="It is cold.")
     leaked = parsed_answer(content="They ask for it.\n\n\nIt is cold.")
     faults = faults_of(name, text, leaked, thinking="off")
@@ -148,22 +148,22 @@ def test_lost_or_misplaced_text_is_a_fault(
     reply = replace(parsed_answer(**THOUGHT), **changes)  # type: ignore[arg-type]
     faults = faults_of(name, raw(name, **THOUGHT), reply, thinking="on")
     assert [fault.partition(" is ")[0] for fault in faults] == fields
-    assert all("and the tokens say" in fault for fault in faults)
+    assert all("and the tokens contain" in fault for fault in faults)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(
     ("made", "parsed", "sentence"),
     [
-        ((WEATHER, OTHER), (OTHER,), "1 calls came, and the tokens hold 2: "),
-        ((TIME,), (), "0 calls came, and the tokens hold 1: "),
-        ((WEATHER,), (WEATHER, WEATHER), "2 calls came, and the tokens hold 1: "),
-        ((WEATHER,), (("getWeather", {"city": "Oslo"}),), "tool_calls[0] holds 'getWeather'"),
-        ((WEATHER,), (("get_weather", {"city": "Rome"}),), "tool_calls[0] holds 'Rome', which"),
-        ((WEATHER,), (("get_weather", {}),), "the calls lack what the tokens hold: 'city Oslo'"),
-        ((NOTE,), (("save_note", {"text": NOTE[1]["text"]}),), "the calls lack what the tokens"),
-        ((NOTE,), (("save_note", {**NOTE[1], "text": "He said "}),), "the calls lack what the "),
-        ((NOTE,), (("save_note", {**NOTE[1], "place": "Caf? Zo?"}),), "tool_calls[0] holds 'Caf?"),
+        ((WEATHER, OTHER), (OTHER,), "1 calls came, and the tokens contain 2: "),
+        ((TIME,), (), "0 calls came, and the tokens contain 1: "),
+        ((WEATHER,), (WEATHER, WEATHER), "2 calls came, and the tokens contain 1: "),
+        ((WEATHER,), (("getWeather", {"city": "Oslo"}),), "tool_calls[0] contains 'getWeather'"),
+        ((WEATHER,), (("get_weather", {"city": "Rome"}),), "tool_calls[0] contains 'Rome', which"),
+        ((WEATHER,), (("get_weather", {}),), "the calls lack text of the tokens: 'city Oslo'"),
+        ((NOTE,), (("save_note", {"text": NOTE[1]["text"]}),), "the calls lack text of the tokens"),
+        ((NOTE,), (("save_note", {**NOTE[1], "text": "He said "}),), "the calls lack text of the "),
+        ((NOTE,), (("save_note", {**NOTE[1], "place": "Caf? Zo?"}),), "tool_calls[0] contains 'C"),
         ((WEATHER, NOTE), (NOTE, WEATHER), "tool_calls[0] was written as number 1"),
     ],
     ids=[
@@ -189,7 +189,7 @@ def test_markup_in_an_argument_is_a_fault(name: str) -> None:
     faults = faults_of(
         name, raw(name, WEATHER, thought="Hm."), parsed_answer(spoilt, thought="Hm.")
     )
-    assert any(fault.startswith("tool_calls[0] holds 'Oslo") for fault in faults), faults
+    assert any(fault.startswith("tool_calls[0] contains 'Oslo") for fault in faults), faults
 
 
 def test_stopped_and_cut_answers_are_not_judged() -> None:
@@ -207,7 +207,7 @@ def test_an_answer_without_token_ids_is_not_judged() -> None:
     assert list(tokens.calls(answered, family("qwen3.5"))) == []
 
 
-def test_a_call_in_a_grammars_own_form_is_not_judged() -> None:
+def test_a_call_in_a_grammars_form_is_not_judged() -> None:
     forced = 'Hm.\n</think>\n\n[{"name": "get_weather", "parameters": {"city": "Oslo"}}]<|im_end|>'
     assert faults_of("qwen3.5", forced, parsed_answer(WEATHER, thought="Hm.")) == []
 
@@ -223,12 +223,12 @@ def test_a_family_without_tools_loses_no_call() -> None:
     [
         ("required", "length", "[\n\n\n", None),
         ("named", "length", '{"city": "Os', None),
-        ("required", "length", "It is cold", "content is '', and the tokens say 'It is cold'"),
-        ("required", "stop", "[\n\n", "content is '', and the tokens say"),
-        ("auto", "length", "[1, 2", "content is '', and the tokens say '[1, 2'"),
+        ("required", "length", "It is cold", "content is '', and the tokens contain 'It is cold'"),
+        ("required", "stop", "[\n\n", "content is '', and the tokens contain"),
+        ("auto", "length", "[1, 2", "content is '', and the tokens contain '[1, 2'"),
     ],
 )
-def test_a_forced_call_that_was_cut_is_no_text(
+def test_a_forced_call_that_was_cut_is_not_text(
     tools: str, finish: str, raw_text: str, fault: str | None
 ) -> None:
     reply = answer("", finish_reason=finish)
@@ -250,7 +250,7 @@ def test_an_unclosed_call_is_a_call() -> None:
          "with --reasoning-parser qwen3 and --tool-call-parser hermes:"),
         ({"tool_call_parser": "hermes"}, "with --tool-call-parser hermes:"),
         ({"max_model_len": 8}, "with no parser:"),
-        (None, "that the server was given"),
+        (None, "check the server's"),
     ],
 )  # fmt: skip
 def test_the_hint_names_the_servers_parsers(serve: dict[str, Any] | None, flags: str) -> None:
@@ -269,7 +269,9 @@ def test_list_number_and_invalid_arguments_are_read() -> None:
 
     assert faults_with('{"tags": ["red", "blue"], "count": 2}') == []
     assert faults_with('{"tags": ["red", "green"], "count": 2}') == [
-        "tool_calls[0] holds 'green', which the tokens do not",
-        "the calls lack what the tokens hold: 'blue'",
+        "tool_calls[0] contains 'green', which the tokens do not",
+        "the calls lack text of the tokens: 'blue'",
     ]
-    assert faults_with("tags: red")[0] == "tool_calls[0] holds 'tags: red', which the tokens do not"
+    assert (
+        faults_with("tags: red")[0] == "tool_calls[0] contains 'tags: red', which the tokens do not"
+    )

@@ -1,4 +1,4 @@
-"""Tool calls are what a client can act on: declared, valid, complete and asked for."""
+"""Tool calls are usable for a client: declared, valid, complete and requested."""
 
 from __future__ import annotations
 
@@ -47,11 +47,14 @@ def test_calls_that_fit_their_schema_are_valid(reply: Answer) -> None:
             "tool_calls[0].name is 'getWeather'; declared are get_weather, get_time",
         ),
         (replace(WEATHER, name=""), "tool_calls[0].name is ''"),
-        (with_arguments(""), "tool_calls[0].arguments is no JSON (Expecting value"),
-        (with_arguments('{"city": "Os'), "tool_calls[0].arguments is no JSON (Unterminated string"),
-        (with_arguments('{"city": "a"}{}'), "tool_calls[0].arguments is no JSON (Extra data"),
-        (with_arguments('"{}"'), "tool_calls[0].arguments is no object: '\"{}\"'"),
-        (with_arguments("[]"), "tool_calls[0].arguments is no object: '[]'"),
+        (with_arguments(""), "tool_calls[0].arguments is not JSON (Expecting value"),
+        (
+            with_arguments('{"city": "Os'),
+            "tool_calls[0].arguments is not JSON (Unterminated",
+        ),
+        (with_arguments('{"city": "a"}{}'), "tool_calls[0].arguments is not JSON (Extra data"),
+        (with_arguments('"{}"'), "tool_calls[0].arguments is not an object: '\"{}\"'"),
+        (with_arguments("[]"), "tool_calls[0].arguments is not an object: '[]'"),
         (with_arguments("{}"), "tool_calls[0].arguments: 'city' is a required property"),
         (
             with_arguments('{"city": 7}'),
@@ -70,7 +73,7 @@ def test_only_invalid_calls_are_reported() -> None:
     assert [fault[:13] for fault in faults] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
 
 
-def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
+def test_a_call_without_declared_tools_is_undeclared() -> None:
     (fault,) = tool_calls.valid(called(WEATHER), {})
     assert fault == "tool_calls[0].name is 'get_weather'; declared are none"
 
@@ -80,7 +83,7 @@ def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
     [
         (called(WEATHER), []),
         (answer("No."), ["no call came; content is 'No.'"]),
-        (called(finish_reason="length"), ["the answer was cut by the limit of tokens"]),
+        (called(finish_reason="length"), ["the token limit cut the answer"]),
         (called(with_arguments("{}")), ["tool_calls[0].arguments: 'city' is a required property"]),
     ],
 )
@@ -99,7 +102,8 @@ def test_a_sampled_answer_has_to_be_a_valid_call(reply: Answer, sentences: list[
         (called(WEATHER, finish_reason="length"), []),
         (called(WEATHER, TIME, finish_reason="length"),
          ["parallel_tool_calls is false, and 2 calls came: get_weather, get_time"]),
-        (called(WEATHER, finish_reason="stop"), ["finish_reason is 'stop', and there is a call"]),
+        (called(WEATHER, finish_reason="stop"),
+         ["finish_reason is 'stop', and the answer has a call"]),
         (called(with_arguments("{}"), finish_reason="tool_calls"),
          ["tool_calls[0].arguments: 'city' is a required property"]),
     ],
@@ -117,7 +121,7 @@ def test_parallel_calls_are_faults_when_switched_off(reply: Answer, sentences: l
         (["a", "a"], "tool_calls[1].id is 'a', which is another call's"),
     ],
 )
-def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | None) -> None:
+def test_every_call_has_a_different_id(ids: list[str | None], sentence: str | None) -> None:
     faults = list(tool_calls.identified(called(*(replace(TIME, id=call_id) for call_id in ids))))
     assert faults[0].startswith(sentence) if sentence else faults == []
 
@@ -133,17 +137,17 @@ def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | 
         (
             answer(finish_reason="tool_calls"),
             "auto",
-            "finish_reason is 'tool_calls', and there is no call",
+            "finish_reason is 'tool_calls', and the answer has no call",
         ),
         (
             called(WEATHER, TIME, finish_reason="stop"),
             "auto",
-            "finish_reason is 'stop', and there are calls: get_weather, get_time",
+            "finish_reason is 'stop', and the answer has calls: get_weather, get_time",
         ),
         (
             called(WEATHER, finish_reason="stop"),
             "required",
-            "finish_reason is 'stop', and there are calls: get_weather",
+            "finish_reason is 'stop', and the answer has calls: get_weather",
         ),
     ],
 )
@@ -168,9 +172,9 @@ def test_calls_and_finish_reason_agree(
         (
             called(WEATHER),
             {"tools": "none"},
-            "no tool was to be called (none), and get_weather is",
+            "no tool may be called (none), and the answer calls get_weather",
         ),
-        (called(TIME), {}, "no tool was to be called (undeclared), and get_time is"),
+        (called(TIME), {}, "no tool may be called (undeclared), and the answer calls get_time"),
         (
             answer("No."),
             {"tools": "required"},
@@ -179,17 +183,17 @@ def test_calls_and_finish_reason_agree(
         (
             answer("No."),
             {"tools": "named", "request": NAMED},
-            "get_weather was to be called, once, and nothing is",
+            "expected one call of get_weather, got nothing",
         ),
         (
             called(TIME),
             {"tools": "named", "request": NAMED},
-            "get_weather was to be called, once, and get_time is",
+            "expected one call of get_weather, got get_time",
         ),
         (
             called(WEATHER, WEATHER),
             {"tools": "named", "request": NAMED},
-            "get_weather was to be called, once, and get_weather, get_weather is",
+            "expected one call of get_weather, got get_weather, get_weather",
         ),
     ],
 )
