@@ -24,7 +24,7 @@ def shared(
     gates_progress: Progress,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Served:
-    """One real server for the whole session: whoever asks first waits for its boot."""
+    """One real server for the whole session: the first test that uses it waits for its boot."""
     stash = request.config.stash
     if served_key not in stash:
         served = Served(SHARED, tmp_path_factory.mktemp("shared"), gates_progress)

@@ -1,4 +1,4 @@
-"""Runs the shipped gates as a person does, in a process of their own."""
+"""Runs the shipped gates as a person does, in a separate process."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def run(
 
 
 def only_a_baseline_is_missing(gates_run: GatesRun) -> bool:
-    """Return whether a first run on a machine found nothing wrong, and says what is still to do."""
+    """Return whether a first run on a machine found nothing wrong, and names the next step."""
     outcomes = gates_run.outcomes()
     (reason,) = gates_run.verdict["reasons"]
     return (
@@ -103,7 +103,7 @@ def only_a_baseline_is_missing(gates_run: GatesRun) -> bool:
 
 
 def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this environment without what would speak to pytest or to the gates' server."""
+    """Return this environment without variables that affect pytest or the gates' server."""
     left_out = ("PYTEST_", "OPENAI_", "COV_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     # conftest.py leaves plugins out that want the same options, as --base-url.

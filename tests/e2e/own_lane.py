@@ -1,4 +1,4 @@
-"""A lane of a project's own: the shipped CPU lane with something changed."""
+"""A lane of a project: the shipped CPU lane with some keys changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.environment.environment import Environment
 
-# How an environment is made, which a lane that names an interpreter has no part in.
+# Keys for making an environment, which a lane that names an interpreter does not have.
 MAKING = ("lock", *lanes.MAKING, *lanes.RELEASE)
 
 

@@ -36,7 +36,7 @@ class Served:
         progress: Callable[[str], None],
         changes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`changes`: what the lane's `env` and `serve` have besides."""
+        """`changes`: additional keys of the lane's `env` and `serve`."""
         self.family, self.checkpoint = subject_of(miniature)
         lane: Lane = lanes.load(LANE, ROOT)
         update = {key: getattr(lane, key) | dict(value) for key, value in (changes or {}).items()}
@@ -58,7 +58,7 @@ class Served:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it answers."""
+        """Its URL."""
         assert self.boot.endpoint, self.boot.failure and self.boot.failure.explain()
         return self.boot.endpoint
 

@@ -27,7 +27,7 @@ def test_a_running_server_is_judged_and_left_running(shared: Served, tmp_path: P
     assert shared.alive()
 
 
-def test_the_key_may_have_a_variable_of_its_own(shared: Served, tmp_path: Path) -> None:
+def test_the_key_may_have_a_separate_variable(shared: Served, tmp_path: Path) -> None:
     endpoint = shared.endpoint
     ran = gates.run(
         tmp_path,

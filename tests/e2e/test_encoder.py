@@ -21,7 +21,7 @@ pytestmark = pytest.mark.real
 GREEN = ("PASS", "KNOWN")
 """Both encoders have a known defect."""
 
-# Why vLLM takes a checkpoint for one of these: what its config says.
+# Why vLLM takes a checkpoint for one of these: the contents of its config.
 CONFIGS = {
     "deepseek/v3.2": {
         "architectures": ["DeepseekV32ForCausalLM"],
@@ -74,7 +74,7 @@ def test_encoder_of_the_lane_is_the_second_rendering(tmp_path: Path, model: str)
     user = families.load(model, tmp_path).prompt.user
     assert user in (golden / "prompt-plain.txt").read_text()
     assert "vllm/tokenizers/deepseek_v" in (golden / "lock.txt").read_text()
-    # V3.2 knows no efforts, and `/tokenize` reads none: these are asked as chats.
+    # V3.2 knows no efforts, and `/tokenize` reads none: these are sent as chats.
     efforts = [(golden / f"prompt-effort-{level}.txt") for level in ("low", "high")]
     assert [effort.is_file() for effort in efforts] == [model != "deepseek/v3.2"] * 2
 

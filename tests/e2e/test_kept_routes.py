@@ -30,7 +30,7 @@ pytestmark = pytest.mark.real
 
 ROUTE = re.compile(r"Route: (\S+), Methods: ([A-Z, ]+)")
 METHODS = {"get", "post", "put", "patch", "delete"}
-# What vLLM answers without the key by itself, in some release: no list of routes has all of them.
+# vLLM's own answers without the key, in some release: no list of routes has all of them.
 KNOWN = (
     "/metrics", "/metrics/", "/docs", "/redoc", "/openapi.json", "/invocations", "/tokenize",
     "/detokenize", "/ping", "/load", "/version", "/scale_elastic_ep", "/is_scaling_elastic_ep",
@@ -106,7 +106,7 @@ def test_every_route_wants_the_key(
 
 
 def uses_with_the_key(endpoint: Endpoint, *, renderer: bool) -> None:
-    """See that what the gates and the keeper ask is answered."""
+    """Check that the requests of the gates and the keeper are answered."""
     assert ready.healthy(endpoint)
     assert watchdog.health(endpoint) == "200"
     assert http.version(endpoint)

@@ -1,4 +1,4 @@
-"""Real vLLM is the same on caches in every state and after every hold, and stops as known."""
+"""Real vLLM is the same on caches in every state and after every suspension, and stops as known."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_caches_that_were_compiled_to_are_used_in_every_state(tmp_path: Path) ->
     assert tests["test_boots_on_what_a_killed_boot_left"]["evidence"]["killed"]["compiling"]
 
 
-def test_a_held_server_goes_on_as_before(tmp_path: Path) -> None:
+def test_a_suspended_server_resumes_as_before(tmp_path: Path) -> None:
     tests = judged(gates.run(tmp_path, *ASKED, *HELD))
     assert {test["outcome"] for test in tests.values()} == {"PASS"}, tests
     held = tests["test_answers_after_sleep_and_pause_as_before"]["evidence"]

@@ -34,7 +34,7 @@ ANSWER_TOKENS = 2048
 AT_A_TIME = 4
 MODES = ("whole", "streamed")
 SERVED = [name for name in recipe.answering() if serves(name)]
-# What vLLM 0.32 gets wrong, by kind of dialogue and way of asking; found by these tests. Each is
+# The defects of vLLM 0.32, by kind of dialogue and form of request; found by these tests. Each is
 # expected to fail until a release repairs it, and then has to go.
 LOSES_QUOTED_TOKENS = (
     "whole answers lose the text of a special token even where the model spells it in ordinary "
@@ -50,7 +50,7 @@ TOOL_KINDS = (
     "tool_awkward_arguments", "tool_result",
 )  # fmt: skip
 LATER_TURNS = "from the second turn on Kimi's parser streams the reasoning as content"
-# By kind of dialogue, or by the dialogue's own id where not all of a kind are met.
+# By kind of dialogue, or by the dialogue's own id if not all of a kind are affected.
 KNOWN = {
     **{(name, "quotes_special", "whole"): LOSES_QUOTED_TOKENS for name in QUOTING},
     **{("phi-4", kind, "streamed"): NO_STREAM for kind in TOOL_KINDS},
@@ -65,13 +65,13 @@ Answers = dict[tuple[str, str], "Answer | Exception"]
 
 
 def served_dialogues(name: str) -> list[Dialogue]:
-    """Return the dialogues a family can have; without tools of its own it is served none."""
+    """Return the dialogues that a family supports: one without tools gets none with tools."""
     family, _ = subject_of(name)
     return [dialogue for dialogue in load_dialogues(name) if family.tools or not dialogue.tools]
 
 
 def taught_answers() -> Iterator[ParameterSet]:
-    """Give every dialogue of every miniature in both ways of asking, known failures marked."""
+    """Yield every dialogue of every miniature in both forms of request, known failures marked."""
     for name in SERVED:
         for dialogue in served_dialogues(name):
             for mode in MODES:
@@ -93,7 +93,7 @@ def answers(
     gates_progress: Progress,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Mapping[tuple[str, str], Answer | Exception]]:
-    """Every answer of one miniature, by dialogue and way of asking."""
+    """Every answer of one miniature, by dialogue and form of request."""
     name: str = request.param
     if name == SHARED:
         yield everything(request.getfixturevalue("shared"), name)
@@ -132,7 +132,7 @@ def test_answers_as_taught(
 
 
 def everything(served: Served, name: str) -> Answers:
-    """Ask everything, both ways; what goes wrong is kept for the test that asks for it."""
+    """Send everything, in both forms; a fault is kept for the test of its answer."""
     chat = Chat(served.endpoint, served.family)
 
     def ask(dialogue: Dialogue, mode: str) -> Answer | Exception:

@@ -38,5 +38,5 @@ def test_extra_and_missing_stop_tokens_of_a_server(tmp_path: Path) -> None:
     assert f"the server goes on after {text_ends!r}: answers run on past their end" in words
     assert f"the server stops at {THINKS!r}, which ends no answer of this family" in words
     assert f"after {ends!r}" not in words
-    # What the files say is less: config.json still names the token.
+    # The files reveal less: config.json still names the token.
     assert f"{text_ends} ends an answer" not in words

@@ -24,7 +24,7 @@ SOME = "boot or chat_template or numerics or startup or throughput"
 
 @pytest.fixture(scope="module", params=["this", pytest.param("newer", marks=pytest.mark.slow)])
 def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of an environment that holds the wheel and what it needs."""
+    """The interpreter of an environment that contains the wheel and its requirements."""
     base = sys.executable if request.param == "this" else wheels.newer_python()
     if base is None:
         pytest.skip(wheels.NO_NEWER)

@@ -23,7 +23,7 @@ WRONG_KEY = "test_refuses_a_wrong_key[qwen3.5]"
 
 
 def compared(project: Project, ours: str, theirs: str, *more: str) -> pytest.RunResult:
-    """Run the boot gate on two fake lanes that misbehave as told."""
+    """Run the boot gate on two fake lanes with these faults."""
     project.lane(theirs)
     (project.path / "lanes" / "fake.toml").rename(project.path / "lanes" / "stable.toml")
     return project.gates("--against", "stable", "-m", "boot", *more, faults=ours)
@@ -45,7 +45,7 @@ def test_failure_on_our_lane_alone_is_a_regression(project: Project) -> None:
     assert check["ours_says"]
 
 
-def test_failure_on_both_lanes_is_no_regression_and_holds(project: Project) -> None:
+def test_failure_on_both_lanes_is_not_a_regression_and_yields_hold(project: Project) -> None:
     result = compared(project, "any-key", "any-key")
     assert result.ret == 6
     assert "verdict: HOLD" in result.outlines
@@ -57,7 +57,7 @@ def test_failure_on_both_lanes_is_no_regression_and_holds(project: Project) -> N
 
 def test_failure_on_the_other_lane_alone_is_mended(project: Project) -> None:
     result = compared(project, "", "any-key")
-    assert result.ret == 6, "gates that did not run hold the promotion"
+    assert result.ret == 6, "gates that did not run yield HOLD"
     assert not reasons(result)
     (check,) = project.verdict()["against"]["checks"]
     assert (check["kind"], check["ours"], check["theirs"]) == ("mended", "PASS", "FAIL")
@@ -81,7 +81,7 @@ def test_other_lanes_report_is_complete(project: Project) -> None:
     assert project.verdict()["against"]["checks"] == []
 
 
-def test_other_lanes_log_has_no_command_of_its_own_to_paste(project: Project) -> None:
+def test_other_lanes_log_has_no_command_to_paste(project: Project) -> None:
     compared(project, "", "")
     log = (project.report / "against" / "pytest.txt").read_text(encoding="utf-8")
     assert "verdict: HOLD" in log
@@ -89,7 +89,7 @@ def test_other_lanes_log_has_no_command_of_its_own_to_paste(project: Project) ->
     assert project.verdict()["next"]
 
 
-def test_gates_that_cannot_run_on_the_other_lane_hold(project: Project) -> None:
+def test_gates_that_cannot_run_on_the_other_lane_yield_hold(project: Project) -> None:
     project.lane()
     file = project.path / "lanes" / "fake.toml"
     file.rename(project.path / "lanes" / "stable.toml")

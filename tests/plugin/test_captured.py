@@ -1,4 +1,4 @@
-"""The replay of a captured request says what it shows, and what it cannot show."""
+"""The replay of a captured request reports what it shows, and what it cannot show."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def replayed(project: Project, folder: Path, url: str, *more: str) -> tuple[Resu
     return result, project.verdict()["repro"]
 
 
-def test_one_try_of_a_sampled_request_says_little(project: Project, fakes: Fakes) -> None:
+def test_one_try_of_a_sampled_request_shows_little(project: Project, fakes: Fakes) -> None:
     folder, url = seen(project, "content has Paris"), fakes().base_url
     result, replay = replayed(project, folder, url)
     assert SAMPLED in replay["notes"]

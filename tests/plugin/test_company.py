@@ -1,4 +1,4 @@
-"""Beside other plugins, in other people's projects and with any selection a verdict stays true."""
+"""Verdicts stay true beside other plugins, in other people's projects and with any selection."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ASYNC = """
 import asyncio
 MARK
 
-async def test_asks_at_once(server, evidence):
+async def test_requests_at_once(server, evidence):
     evidence["url"] = server.base_url
     await asyncio.sleep(0)
     assert server.base_url.startswith("http")
@@ -204,7 +204,7 @@ class TestCov:
 
 
 class TestXdist:
-    def test_where_the_project_asks_for_workers_the_way_out_is_told(self, project: Project) -> None:
+    def test_a_project_with_workers_gets_the_way_out(self, project: Project) -> None:
         project.pytester.makeini("[pytest]\naddopts = -n 2\n")
         result = project.gates()
         assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -227,7 +227,9 @@ class TestXdist:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_what_is_left_out_holds(project: Project, arguments: tuple[str, ...], why: str) -> None:
+def test_a_partial_selection_yields_hold(
+    project: Project, arguments: tuple[str, ...], why: str
+) -> None:
     project.gates(*arguments)
     assert project.verdict()["promotion"] == "HOLD"
     assert why in reasons(project)
@@ -248,14 +250,14 @@ def test_a_run_that_is_cut_short_never_promotes(
     "arguments",
     [("--collect-only",), ("--co", "-q"), ("--fixtures",), ("--cache-show", "-p", "cacheprovider")],
 )
-def test_looking_boots_nothing(project: Project, arguments: tuple[str, ...]) -> None:
+def test_listing_boots_nothing(project: Project, arguments: tuple[str, ...]) -> None:
     assert project.gates(*arguments).ret == 0
     assert not project.report.exists()
     assert not project.key_file.exists()
 
 
 class TestCache:
-    """What pytest remembers of the last run."""
+    """pytest's memory of the last run."""
 
     LAST = "gates/test_boot.py::test_leaves_nothing_behind[qwen3.5]"
 
@@ -275,7 +277,7 @@ class TestCache:
             "--model", "qwen3.5", "--lane", "fake", "--gates-report", "out", *arguments
         )
 
-    def test_the_last_failed_alone_hold(self, project: Project) -> None:
+    def test_only_the_last_failed_yield_hold(self, project: Project) -> None:
         assert self.run(project, "--lf").ret == 0
         assert judged(project) == {"promotion": "HOLD", "outcomes": 1}
         # Nothing failed in that run, and so the next is whole.
@@ -290,7 +292,7 @@ class TestCache:
         assert result.ret == 0, result.stdout.str()
         assert judged(project) == WHOLE
 
-    def test_step_by_step_holds(self, project: Project) -> None:
+    def test_step_by_step_yields_hold(self, project: Project) -> None:
         assert self.run(project, "--sw", faults="bangs").ret == pytest.ExitCode.INTERRUPTED
         assert project.verdict()["promotion"] == "REJECT"
         assert self.run(project, "--sw").ret == 0
@@ -300,7 +302,7 @@ class TestCache:
 # Other people's projects.
 
 
-def test_a_strict_project_with_settings_of_its_own(project: Project) -> None:
+def test_a_strict_project_with_its_own_settings(project: Project) -> None:
     project.write("pytest.ini", STRICT_INI)
     project.write("tox.ini", "")
     project.write("conftest.py", THEIRS)
@@ -349,7 +351,7 @@ def test_a_fixture_of_the_project_that_has_a_name_of_the_gates_is_named(project:
     assert judged(project) == WHOLE
 
 
-def test_a_fixture_of_a_folder_stands_for_the_gates_in_it(project: Project) -> None:
+def test_a_fixture_of_a_folder_replaces_the_gates_in_it(project: Project) -> None:
     project.write(
         "mine/conftest.py",
         "import pytest\n@pytest.fixture\ndef trivial(server):\n    return server.base_url\n",

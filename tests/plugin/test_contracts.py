@@ -28,7 +28,7 @@ CHECKS = {
 
 @pytest.fixture
 def contracts(project: Project) -> Project:
-    """A project whose gates are contracts alone, with the conversations that they ask."""
+    """A project whose only gates are contracts, with the conversations that they send."""
     shutil.copy(SHIPPED_GATE, verdict_gates.GATES)
     for path in ASKED:
         shutil.copy(path, conversation.SHIPPED)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from conftest import Project, Result
 
 GATE = '''\
-"""What renders prompts can be used."""
+"""The renderer of prompts can be used."""
 
 
 def test_it_renders(reference, server):

@@ -79,7 +79,7 @@ def test_own_golden_lies_over_that_of_a_store(project: Project, elsewhere: Path)
     assert words(project) == {"FAIL", "PASS"}
 
 
-def test_store_that_is_no_store_ends_the_run_before_a_boot(project: Project) -> None:
+def test_invalid_store_ends_the_run_before_a_boot(project: Project) -> None:
     result = project.gates("-m", "boot", "--gates-store", "nowhere.tar.gz")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*nowhere.tar.gz' does not exist*"])

@@ -1,4 +1,4 @@
-"""What `--update-golden` writes, what it leaves alone, and what is said of either."""
+"""The goldens that `--update-golden` writes or leaves alone, and the messages about them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def recorded(project: Project) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder(project).iterdir()}
 
 
-def test_a_conversation_of_the_projects_own_is_asked_recorded_and_compared(
+def test_a_conversation_of_the_projects_own_is_sent_recorded_and_compared(
     project: Project,
 ) -> None:
     own = project.write("conversations/ours.toml", OWN)
@@ -61,7 +61,7 @@ def test_a_conversation_of_the_projects_own_takes_the_shipped_ones_place(project
     assert project.outcomes()["words::test_words_are_the_recorded[plain]"] == "FAIL"
 
 
-def test_only_what_was_asked_for_is_written(project: Project) -> None:
+def test_only_the_selected_goldens_are_written(project: Project) -> None:
     for name in ("plain", "tool-one"):
         project.write(f"{FOLDER}/{name}.txt", OTHER)
     result = project.gates("-m", "words", "-k", "plain", "--update-golden")
@@ -81,7 +81,7 @@ def test_a_golden_that_is_the_same_is_not_written_again(project: Project) -> Non
     assert "recorded (" not in result.stdout.str()
 
 
-def test_a_golden_nobody_uses_is_told_and_kept(project: Project) -> None:
+def test_an_unused_golden_is_reported_and_kept(project: Project) -> None:
     old = project.write(f"{FOLDER}/renamed-since.txt", OTHER)
     for more in ((), ("--update-golden",)):
         result = project.gates(*more)
@@ -103,7 +103,7 @@ def test_nothing_half_written_is_left_behind(project: Project) -> None:
     ]  # fmt: skip
 
 
-def test_a_golden_that_is_missing_is_told_with_the_command_that_records_it(
+def test_a_missing_golden_is_reported_with_the_command_that_records_it(
     project: Project,
 ) -> None:
     project.write("conversations/new.toml", OWN)
@@ -121,7 +121,7 @@ def test_a_golden_that_is_missing_is_told_with_the_command_that_records_it(
     assert "11 passed, 1 missing" in result.stdout.str()
 
 
-def test_a_recording_run_holds_and_the_next_one_passes(project: Project) -> None:
+def test_a_recording_run_yields_hold_and_the_next_one_passes(project: Project) -> None:
     project.write("conversations/new.toml", OWN)
     result = project.gates("--update-golden")
     assert result.ret == 0
@@ -135,7 +135,7 @@ def test_a_recording_run_holds_and_the_next_one_passes(project: Project) -> None
     assert project.verdict()["promotion"] == "PROMOTE"
 
 
-def test_a_recording_run_that_changes_nothing_still_holds(project: Project) -> None:
+def test_a_recording_run_that_changes_nothing_still_yields_hold(project: Project) -> None:
     result = project.gates("--update-golden", "--require-promotion")
     assert result.ret == 6
     assert "(0 written)" in verdict_lines(result)[1]
@@ -201,8 +201,8 @@ def ours(project: Project) -> str:
 
 
 def move(project: Project, result: pytest.RunResult, read: str = READ) -> None:
-    """Run the command that the run printed after its note, as it stands."""
-    # Some `mv -n` exit 1 for what they leave where it is.
+    """Run the command that the run printed after its note, unchanged."""
+    # Some `mv -n` exit 1 if they leave a file in its place.
     command = result.outlines[result.outlines.index(read) + 1]
     subprocess.run(["sh", "-c", command], cwd=project.path, check=False)
 
@@ -258,7 +258,7 @@ def test_recording_writes_to_the_new_folder_only(project: Project) -> None:
     assert f"  recorded (changed): {folder(project) / 'plain.txt'}" in result.outlines
     assert list(recorded(project)) == ["plain.txt"]
     assert (same.read_text(), changed.read_text()) == (ours(project), OTHER)
-    # What a recording of a part did not write again is still read where it is.
+    # A golden that a partial recording did not write again is still read from its old place.
     result = project.gates("--require-promotion")
     assert result.ret == 0
     assert old_notes(result) == [READ, f"{UNREAD}{OLD}/plain.txt"]

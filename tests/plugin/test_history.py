@@ -83,8 +83,8 @@ def foreign(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (foreign, "is a SQLite file of another program, and is left as it is"),
-        (lambda path: path.write_text("no database"), "is damaged, or no history"),
+        (foreign, "is a SQLite file of another program, and was not changed"),
+        (lambda path: path.write_text("no database"), "is damaged, or not a history"),
         (lambda path: path.mkdir(), "cannot be opened"),
     ],
     ids=["foreign", "damaged", "a folder"],

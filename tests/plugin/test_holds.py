@@ -1,4 +1,4 @@
-"""A run that did not see everything holds the promotion."""
+"""A run that did not see everything yields HOLD."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ QUICK = ("-m", "boot")
 
 
 @pytest.mark.parametrize(("require", "status"), [((), 0), (("--require-promotion",), 6)])
-def test_run_of_some_gates_holds(project: Project, require: tuple[str, ...], status: int) -> None:
+def test_run_of_some_gates_yields_hold(
+    project: Project, require: tuple[str, ...], status: int
+) -> None:
     result = project.gates(*QUICK, *require)
     assert result.ret == status
     assert verdict_lines(result) == [
@@ -26,7 +28,7 @@ def test_run_of_some_gates_holds(project: Project, require: tuple[str, ...], sta
     assert project.verdict()["exit_status"] == status
 
 
-def test_partly_deselected_gate_holds(project: Project) -> None:
+def test_partly_deselected_gate_yields_hold(project: Project) -> None:
     result = project.gates(
         "--deselect", "gates/test_words.py::test_words_are_the_recorded[qwen3.5-plain]"
     )
@@ -37,7 +39,7 @@ def test_partly_deselected_gate_holds(project: Project) -> None:
     ]
 
 
-def test_run_without_tests_holds(project: Project) -> None:
+def test_run_without_tests_yields_hold(project: Project) -> None:
     result = project.gates("-k", "nothing_of_that_name")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     assert verdict_lines(result)[0] == "verdict: HOLD"
@@ -48,7 +50,7 @@ def test_rejected_run_exits_with_1_if_promotion_is_required(project: Project) ->
     assert project.gates(*QUICK, "--require-promotion", faults="bangs").ret == 1
 
 
-def test_an_interrupted_run_holds(project: Project) -> None:
+def test_an_interrupted_run_yields_hold(project: Project) -> None:
     project.write("mine/test_own.py", "def test_own(server): raise KeyboardInterrupt\n")
     result = project.gates("mine", "-k", "test_own or test_boots")
     assert result.ret == pytest.ExitCode.INTERRUPTED

@@ -23,7 +23,7 @@ def test_has_one_class(): assert Conclusion is decide.Conclusion
 
 
 def test_second_run_has_one_module_of_each_name(project: Project) -> None:
-    """A gate failed, and its message said that nothing is wrong."""
+    """A gate failed, and its message claimed that nothing is wrong."""
     project.write("test_first.py", FIRST)
     project.write("test_second.py", SECOND)
     assert project.pytest("test_first.py").ret == 0

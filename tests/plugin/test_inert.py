@@ -63,7 +63,7 @@ def test_an_ordinary_run_looks_as_it_does_without_the_plugin(pytester: pytest.Py
     assert not any("vllm gates" in line for line in shown[0])
 
 
-def test_a_projects_own_markers_and_options_stand(pytester: pytest.Pytester) -> None:
+def test_a_projects_own_markers_and_options_stay(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nmarkers =\n    boot: ours\n")
     pytester.makepyfile("import pytest\n@pytest.mark.boot\ndef test_x(): pass")
     pytester.runpytest_inprocess("--strict-markers", "-m", "boot").assert_outcomes(passed=1)
@@ -97,7 +97,7 @@ def test_an_option_that_would_do_nothing_is_refused(
     result.stderr.fnmatch_lines([f"ERROR: {flag} needs --model: pytest --model NAME {flag} ..."])
 
 
-def test_settings_of_the_project_alone_wake_nothing(pytester: pytest.Pytester) -> None:
+def test_settings_of_the_project_alone_start_nothing(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\ngates_lane = cpu\ngates_require_promotion = true\n")
     pytester.makepyfile("def test_x(): pass")
     result = pytester.runpytest_inprocess("--strict-config")

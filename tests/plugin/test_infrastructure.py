@@ -1,4 +1,4 @@
-"""What surrounds a server is no regression: HOLD, its own sentence, and no incident."""
+"""A fault around a server is not a regression: HOLD, its own sentence, and no incident."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def held(project: Project, url: str, *arguments: str) -> str:
         ("http://no-such-host.invalid/v1", "the host's name is not known"),
     ],
 )
-def test_address_that_nothing_answers_at_holds(project: Project, url: str, says: str) -> None:
+def test_address_without_a_server_yields_hold(project: Project, url: str, says: str) -> None:
     reason = held(project, url)
     assert f"no server answers at {url}: " in reason
     assert says in reason
 
 
-def test_failing_tls_holds(project: Project, fakes: Fakes) -> None:
+def test_failing_tls_yields_hold(project: Project, fakes: Fakes) -> None:
     url = fakes().base_url.replace("http:", "https:")
     assert "TLS does not come about" in held(project, url)
 
@@ -73,14 +73,14 @@ def test_failing_tls_holds(project: Project, fakes: Fakes) -> None:
     ],
     ids=str,
 )
-def test_gateway_that_answers_instead_holds(
+def test_gateway_that_answers_instead_yields_hold(
     project: Project, status: int, body: object, says: str
 ) -> None:
     with running(ScriptedServer(lambda *_: (status, body))) as server:
         assert says in held(project, server.endpoint.base_url)
 
 
-def test_server_that_meets_a_full_disk_while_it_serves_holds(project: Project) -> None:
+def test_server_that_meets_a_full_disk_while_it_serves_yields_hold(project: Project) -> None:
     project.lane("fills-after:2")
     result = project.pytest("--model", "qwen3.5", "--lane", "fake", "--gates-report", "out")
     verdict = project.verdict()
@@ -92,7 +92,7 @@ def test_server_that_meets_a_full_disk_while_it_serves_holds(project: Project) -
 
 
 @pytest.mark.parametrize("status", [401, 429, 503])
-def test_gateway_that_refuses_the_first_chat_holds(project: Project, status: int) -> None:
+def test_gateway_that_refuses_the_first_chat_yields_hold(project: Project, status: int) -> None:
     def answer(path: str, _: object) -> tuple[int, object]:
         return (200, {"data": [{"id": "m"}]}) if path == "/v1/models" else (status, {})
 
@@ -100,11 +100,11 @@ def test_gateway_that_refuses_the_first_chat_holds(project: Project, status: int
         assert f"({status} on /v1/chat/completions)" in held(project, server.endpoint.base_url)
 
 
-def test_next_step_is_told(project: Project) -> None:
+def test_next_step_is_reported(project: Project) -> None:
     assert held(project, ABSENT).endswith(f"; next: curl -v {ABSENT}/models (boot, words)")
 
 
-def test_boot_that_finds_the_disk_full_holds(project: Project) -> None:
+def test_boot_that_finds_the_disk_full_yields_hold(project: Project) -> None:
     result = project.gates(faults="disk-full")
     assert result.ret == 1
     assert project.verdict()["promotion"] == "HOLD"
@@ -114,10 +114,10 @@ def test_boot_that_finds_the_disk_full_holds(project: Project) -> None:
     assert not list(project.report.rglob("incidents"))
 
 
-def test_environment_that_cannot_be_made_holds(
+def test_environment_that_cannot_be_made_yields_hold(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where no index is reached: `uv` says so, and nothing is known of the server."""
+    """As if no index is reached: `uv` reports it, and nothing is known of the server."""
 
     def refuse(*_: object, **__: object) -> None:
         raise UserError("lane fake: uv cannot fetch vllm==0.32.0\nsee the network")
@@ -132,7 +132,7 @@ def test_environment_that_cannot_be_made_holds(
     )
 
 
-def test_junit_tells_the_reason_of_every_test(project: Project) -> None:
+def test_junit_has_the_reason_of_every_test(project: Project) -> None:
     held(project, ABSENT)
     cases = list(ET.parse(project.path / JUNIT).iter("testcase"))  # noqa: S314 - our own file
     assert cases
@@ -203,7 +203,7 @@ class GoesAway(ScriptedServer):
 @pytest.mark.parametrize(
     ("status", "says"), [(None, "Connection refused"), (429, "no more requests"), (401, "API key")]
 )
-def test_server_that_is_no_longer_reached_holds(
+def test_server_that_is_no_longer_reached_yields_hold(
     project: Project, status: int | None, says: str
 ) -> None:
     server = GoesAway(status)

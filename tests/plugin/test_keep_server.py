@@ -108,14 +108,14 @@ def test_next_run_uses_the_kept_server(project: Project) -> None:
     outcomes = project.outcomes()
     assert outcomes.pop("boot::test_leaves_nothing_behind[]") == "N/A"
     assert set(outcomes.values()) == {"PASS"}
-    # The log of the report goes back to the boot, and is no link into what will be gone.
+    # The log of the report begins at the boot, and is not a link into a folder that will be gone.
     log = project.report / "qwen3.5" / "server.log"
     assert "a fake boots" in log.read_text()
     assert not log.is_symlink()
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_kept_server_holds_the_promotion(project: Project, times: int) -> None:
+def test_kept_server_prevents_the_promotion(project: Project, times: int) -> None:
     for _ in range(times):
         result = project.gates("--keep-server", "--require-promotion")
     assert result.ret == 6
@@ -307,7 +307,7 @@ def test_unhealthy_kept_server_is_replaced(project: Project) -> None:
     entry = only_entry()
     assert entry.record
     os.kill(entry.record.tree[-1].pid, signal.SIGSTOP)
-    # What hangs is given up soon; the time is the probe's own.
+    # A hanging server is abandoned soon; the time is the probe's own.
     result = keep(project)
     assert result.ret == 0
     assert f"{entry.name} was ended: it is no longer healthy" in result.stdout.str()

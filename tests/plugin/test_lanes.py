@@ -58,7 +58,7 @@ def test_repairs_are_named_in_the_header_and_the_report(project: Project) -> Non
     assert project.verdict()["lane"]["overlay"] == []
 
 
-def test_missing_interpreter_holds_with_a_fix(project: Project) -> None:
+def test_missing_interpreter_yields_hold_with_a_fix(project: Project) -> None:
     project.write("lanes/fake.toml", 'title = "x"\npython = "/no/such/python"\n')
     result = project.pytest(
         "--model", "qwen3.5", "--lane", "fake", "--checkpoint", "miniature",

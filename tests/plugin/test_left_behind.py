@@ -1,4 +1,4 @@
-"""A run leaves no folder of other plugins behind that nobody asked for."""
+"""A run leaves no folder of other plugins behind that was not requested."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_claimed_name_gives_its_value_to_the_other_plugin(folder: Path, order: s
 
 
 @both_orders
-def test_gates_run_with_the_long_name_and_the_header_says_so(folder: Path, order: str) -> None:
+def test_gates_run_with_the_long_name_and_the_header_names_it(folder: Path, order: str) -> None:
     plugins = ["syrupy", *ordered(order, modules("pytest-base-url"))]
     with running(StubServer()) as server:
         result = run(
@@ -132,7 +132,7 @@ def test_header_names_the_package_of_an_installed_plugin(folder: Path) -> None:
     assert BELONGS.format("pytest-base-url") in result.stdout
 
 
-def test_short_name_is_kept_where_nobody_else_wants_it(folder: Path) -> None:
+def test_short_name_is_kept_if_no_other_plugin_declares_it(folder: Path) -> None:
     with running(StubServer()) as server:
         result = run(
             folder, ["syrupy", OURS], "--model", "qwen3.5", "--base-url", server.base_url,

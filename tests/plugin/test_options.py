@@ -1,4 +1,4 @@
-"""What is asked for is read once, and a mistake ends with exit status 4 and one clean line."""
+"""Options are read once, and a mistake ends with exit status 4 and one clean line."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ def test_spreading_one_machine_over_workers_is_refused(project: Project) -> None
     assert "leave -n out" in told
 
 
-def test_a_typo_in_a_lane_is_told_with_its_line(project: Project) -> None:
+def test_a_typo_in_a_lane_is_reported_with_its_line(project: Project) -> None:
     project.write("lanes/fake.toml", 'title = "x"\ncommand = ["run"]\ncomand = 1\n')
     told = refused(project, "--model", "qwen3.5", "--lane", "fake")
     path = project.path / "lanes" / "fake.toml"
     assert told.strip() == f"ERROR: {path}:3: unknown key 'comand'; did you mean 'command'?"
 
 
-def test_a_typo_in_a_conversation_is_told(project: Project) -> None:
+def test_a_typo_in_a_conversation_is_reported(project: Project) -> None:
     path = project.write("conversations/mine.toml", 'tile = "x"\n')
     told = refused(project, "--model", "qwen3.5", "--lane", "fake")
     assert f"{path}:1: unknown key 'tile'; did you mean 'title'?" in told
@@ -159,7 +159,7 @@ TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         ),
     ],
 )
-def test_a_trace_that_cannot_be_replayed_is_told_before_anything_boots(
+def test_a_trace_that_cannot_be_replayed_is_reported_before_anything_boots(
     project: Project, text: str | None, told: str
 ) -> None:
     path = project.path / "a.csv" if text is None else project.write("a.csv", text)
@@ -221,9 +221,7 @@ EVERY = {
 }
 
 
-def test_every_option_has_a_twin_in_the_settings(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_option_has_a_setting(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "secret")
     flags = [part for flag, value in EVERY.items() for part in (f"--{flag}", value) if part]
     by_flag = parsed(project, "--model", "a,b", "--model", "c", *flags)
@@ -292,15 +290,13 @@ def test_no_option_is_ignored_without_a_model(project: Project) -> None:
     ("given", "seconds"),
     [("--keep-server", 900), ("--keep-server=90s", 90), ("--keep-server=2h", 7200), ("-v", 0)],
 )
-def test_a_server_is_kept_for_as_long_as_is_said(
-    project: Project, given: str, seconds: float
-) -> None:
+def test_a_server_is_kept_for_the_given_time(project: Project, given: str, seconds: float) -> None:
     found = parsed(project, "--model", "a", given)
     assert found
     assert found.keep_server_s == seconds
 
 
-def test_the_defaults_ask_for_little(project: Project) -> None:
+def test_the_defaults_request_little(project: Project) -> None:
     assert parsed(project, "--model", "a") == table.Options(
         models=("a",),
         checkpoint=None,
@@ -346,7 +342,7 @@ def test_workers_of_other_machines_know_a_secret(
     assert "0123456789" not in repr(workers)
 
 
-def test_the_command_line_has_the_last_word(project: Project) -> None:
+def test_the_command_line_overrides_the_settings(project: Project) -> None:
     project.pytester.makeini("[pytest]\ngates_lane = cuda\ngates_boot_timeout = 9\n")
     found = parsed(project, "--model", "a", "--lane", "fake")
     assert (found.lane, found.boot_timeout_s) == ("fake", 9.0)

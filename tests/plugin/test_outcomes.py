@@ -187,7 +187,7 @@ def test_server_ends_with_the_last_test(project: Project) -> None:
 
 
 def test_answer_of_an_unexpected_form_is_named_as_the_reason(project: Project) -> None:
-    """A check that trips over an answer says so: `TypeError` alone tells nobody anything."""
+    """A check that fails on an answer reports that: `TypeError` alone is not a reason."""
     project.write("mine/test_own.py", "def test_own(server, family): raise TypeError('int')\n")
     result = project.gates("-k", "test_own", "mine")
     assert "the server's answer could not be judged: TypeError: int" in result.stdout.str()

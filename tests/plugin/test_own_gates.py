@@ -111,7 +111,7 @@ def test_ordinary_test_in_a_named_path_is_not_a_gate(project: Project) -> None:
     ],
     ids=["a test", "a file"],
 )
-def test_failure_beside_the_gates_holds_the_promotion(
+def test_failure_beside_the_gates_prevents_the_promotion(
     project: Project, code: str, arguments: tuple[str, ...]
 ) -> None:
     project.write("mine/test_plain.py", code)

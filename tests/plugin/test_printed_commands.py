@@ -48,7 +48,7 @@ def below(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def paste(project: Project, command: str, *more: str) -> pytest.RunResult:
-    """Run a printed command where the process stands."""
+    """Run a printed command in the current folder."""
     program, *arguments = shlex.split(command)
     assert program == "pytest"
     return project.pytest(*arguments, *more)

@@ -149,7 +149,7 @@ def test_value_of_a_header_is_written_nowhere(
     assert "canary" in json.dumps(project.verdict())
 
 
-def test_variable_that_is_not_set_is_told_before_anything_is_asked(
+def test_variable_that_is_not_set_is_reported_before_any_request(
     project: Project,
     lanes: tuple[RunningServer, RunningServer],
     monkeypatch: pytest.MonkeyPatch,

@@ -39,7 +39,7 @@ def _kept() -> Iterator[None]:
 
 
 def lane(project: Project, more: str = "", faults: str = "loses-reasoning") -> None:
-    """Write the fake lane, whose flags stand on the server's command line."""
+    """Write the fake lane, whose flags are on the server's command line."""
     project.lane(faults, more)
 
 
@@ -141,7 +141,7 @@ def test_kept_server_of_the_same_setup_is_used(project: Project, checkpoint: str
     assert "qwen3.5: uses the kept server" in result.stdout.str()
 
 
-def test_lane_with_a_url_is_asked_again(project: Project, fakes: Any) -> None:
+def test_lane_with_a_url_gets_the_requests_again(project: Project, fakes: Any) -> None:
     url = fakes("loses-reasoning").base_url
     text = f'title = "a server that runs"\nbase_url = "{url}"\n'
     project.write("lanes/fake.toml", text)

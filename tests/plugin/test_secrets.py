@@ -100,7 +100,7 @@ def spelled(secret: str) -> Iterator[bytes]:
     yield quote(secret).encode()
     yield json.dumps(secret)[1:-1].encode()
     yield repr(secret)[1:-1].encode()
-    # Of base64 the last character is only partly the secret's.
+    # The last character of base64 is only partly the secret's.
     yield base64.b64encode(secret.encode()).rstrip(b"=")[:-1]
     yield base64.b64encode(b"user:" + secret.encode()).rstrip(b"=")[8:-1]
 
@@ -148,7 +148,7 @@ def run(project: Project, *arguments: str) -> pytest.RunResult:
 
 
 def left_behind(project: Project, result: pytest.RunResult) -> list[tuple[str, bytes]]:
-    """Return all that a run has told anybody, by where."""
+    """Return all outputs of a run, by place."""
     files = [
         (str(path), data)
         for path, data in files_in(project.path)

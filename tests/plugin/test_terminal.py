@@ -1,4 +1,4 @@
-"""What the terminal shows of a run, and what it leaves out."""
+"""The terminal's output of a run, and the parts that it leaves out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_requests_of_each_gate_are_counted(project: Project) -> None:
     assert [test.get("requests") for test in gate["tests"]] == [3, None]
 
 
-def test_mistyped_gate_is_told(project: Project) -> None:
+def test_mistyped_gate_is_reported(project: Project) -> None:
     result = project.gates("-m", "streeming")
     assert result.ret == 4
     assert "no test has the mark 'streeming'; did you mean 'streaming'?" in result.stderr.str()

@@ -121,7 +121,7 @@ def test_unneeded_expired_waiver_is_listed_for_deletion(project: Project) -> Non
     result = project.gates("mine")
     assert lines_with(result, "verdict: ")[:1] == ["verdict: PROMOTE"]
     (line,) = lines_with(result, "  waiver, unused: ")
-    assert line.endswith("no test of this run is called that (mend its check, or delete it)")
+    assert line.endswith("no test of this run has that name (mend its check, or delete it)")
     assert project.verdict()["waivers"][0]["state"] == "unused"
 
 
@@ -154,7 +154,7 @@ def test_deselected_test_is_not_waived(project: Project) -> None:
     assert "  - 1 tests of the gates that ran were deselected" in result.outlines
 
 
-def test_waived_failed_boot_still_holds(project: Project) -> None:
+def test_waived_failed_boot_still_yields_hold(project: Project) -> None:
     waive(project, "qwen3.5: boot: test_boots")
     result = project.gates(faults="dies")
     assert result.ret == 1
