@@ -113,7 +113,7 @@ def test_another_agents_answer_is_a_fault(qwen: Family) -> None:
     result = hold(Model(spoil), qwen, 80)
     (fault,) = [each for each in result.requests if each.fault]
     assert fault.kind == AGENT
-    assert "does not hold its own" in fault.fault
+    assert "does not contain its own" in fault.fault
 
 
 def test_a_server_that_is_gone_gets_no_more_requests(qwen: Family) -> None:

@@ -326,7 +326,7 @@ def test_ticket_of_another_request_is_reported() -> None:
     )
     first, second = messages(checks.mixed_tickets(loaded(probes=mixed)))
     assert "holds 'bb22'" in first
-    assert "does not hold its own 'aa11'" in second
+    assert "does not contain its own 'aa11'" in second
 
 
 def test_server_that_stays_busy_is_reported() -> None:
