@@ -325,7 +325,7 @@ def test_ticket_of_another_request_is_reported() -> None:
         Probe("ticket", None, "bb22", Completion(content="ticket bb22")),
     )
     first, second = messages(checks.mixed_tickets(loaded(probes=mixed)))
-    assert "holds 'bb22'" in first
+    assert "contains 'bb22'" in first
     assert "does not contain its own 'aa11'" in second
 
 
