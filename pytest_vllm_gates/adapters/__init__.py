@@ -1,1 +1,1 @@
-"""LoRA adapters that are served beside their base model: each answers for itself, and no other."""
+"""LoRA adapters served beside their base model: each request is answered by the named one."""

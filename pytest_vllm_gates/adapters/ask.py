@@ -1,4 +1,4 @@
-"""Asks a server for answers of its adapters and its base model: alone, together, and cached."""
+"""Requests answers of a server's adapters and base model: alone, together, and cached."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 QUESTIONS = 4
 COMPANY = 8
-"""So many requests at once."""
+"""Concurrent requests."""
 BEGINNINGS = 24
-"""So many times the filler stands before the question that all models are asked."""
+"""Repeats of the filler before the question that every model gets."""
 LONG = "long prompt"
 UNKNOWN = "no-such-adapter"
 TEXT_CHARACTERS = 300
 
 
 def listed(endpoint: Endpoint) -> tuple[ListedModel, ...]:
-    """Return the entries of `/v1/models`; raises `httpx.HTTPError` where there is no list."""
+    """Return the entries of `/v1/models`; raises `httpx.HTTPError` without a list."""
     with http.client(endpoint) as client:
         reply = client.get(MODELS).raise_for_status()
     with reading(f"the answer of {MODELS}"):
@@ -55,12 +55,12 @@ def listed(endpoint: Endpoint) -> tuple[ListedModel, ...]:
 
 
 class AdapterWalk:
-    """Asks everything there is to ask of a server with adapters."""
+    """Sends all requests to a server with adapters."""
 
     def __init__(
         self, endpoint: Endpoint, family: Family, files: Sequence[AdapterFiles], names: set[str]
     ) -> None:
-        """`names` are the adapters that the server was started with, as far as that is known."""
+        """`names` are the known adapters that the server was started with."""
         plan = load()
         self._endpoint, self._family, self._files = endpoint, family, files
         self._client = CompletionClient(endpoint, ANSWER_LIMIT_S)
@@ -70,10 +70,10 @@ class AdapterWalk:
         self.answers = AdapterAnswers(base=(endpoint.model,), adapters=tuple(sorted(names)))
 
     def run(self, folder: Path | None, served_rank: int) -> AdapterAnswers:
-        """Ask everything; a server that goes silent ends it, and `broke` says how.
+        """Send all requests; a server that stops answering ends this, and `broke` has the reason.
 
-        Adapters that do not fit a server of `served_rank` are written into `folder` and loaded;
-        none are where it is None.
+        Adapters that do not fit a server of `served_rank` are written into `folder` and loaded,
+        unless it is None.
         """
         try:
             self._list()

@@ -1,4 +1,4 @@
-"""Whether each adapter answers for itself, and for no other."""
+"""Checks that each adapter's requests are answered by that adapter and by no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Judged = tuple[list[Finding], list[Case]]
 BASE = "the base model"
 NOT_FOUND = 404
 SAME_NATS = 0.01
-"""Log-probabilities that differ by less show no adapter: one server repeats itself closer."""
+"""A smaller difference of log-probabilities does not show an adapter; repeats differ by less."""
 
 
 def lists(answers: AdapterAnswers) -> Judged:
@@ -32,7 +32,7 @@ def lists(answers: AdapterAnswers) -> Judged:
         if len(entries) != 1:
             findings.append(Finding(case, f"/v1/models has {len(entries)} entries of it, not one"))
         findings += [
-            Finding(case, f"its parent is {entry.parent!r}, no name of the base model")
+            Finding(case, f"its parent is {entry.parent!r}, not the base model")
             for entry in entries
             if entry.parent not in answers.base
         ]
@@ -40,7 +40,7 @@ def lists(answers: AdapterAnswers) -> Judged:
 
 
 def names(answers: AdapterAnswers) -> Judged:
-    """Judge the field `model` of answers: it is the adapter that was asked for."""
+    """Judge the field `model` of answers: it is the requested adapter."""
     findings, cases = [], []
     for answer in (*answers.alone, *answers.streamed):
         case = _case(answer, "streamed" if answer in answers.streamed else "alone")
@@ -53,11 +53,11 @@ def names(answers: AdapterAnswers) -> Judged:
 
 
 def differ(answers: AdapterAnswers) -> Judged:
-    """Judge that adapters change answers, each its own way, and leave the base model's alone."""
+    """Judge that each adapter changes answers differently and leaves the base model's unchanged."""
     findings, cases = [], []
     if answers.broke:
         cases.append(Case("the server", {"case": "server"}))
-        findings.append(Finding(cases[0], f"it answers no more: {answers.broke}"))
+        findings.append(Finding(cases[0], f"it stopped answering: {answers.broke}"))
     for answer in answers.alone:
         case = _case(answer, "alone")
         cases.append(case)
@@ -88,22 +88,22 @@ def differ(answers: AdapterAnswers) -> Judged:
 
 
 def stays(answers: AdapterAnswers, *, invariant: bool) -> Judged:
-    """Judge that the base model answers after everything as it did before."""
+    """Judge that the base model's answers are the same at the end as at the beginning."""
     return _compared(answers, answers.base_after, "after the adapters", invariant=invariant)
 
 
 def apart(answers: AdapterAnswers, *, invariant: bool) -> Judged:
-    """Judge answers that were given at once: each is the one that its model gave alone."""
+    """Judge answers to concurrent requests: each equals its model's answer alone."""
     return _compared(answers, answers.company, "among others", invariant=invariant)
 
 
 def on_prefixes(answers: AdapterAnswers, *, invariant: bool) -> Judged:
-    """Judge one prompt under each model in turn: each answer is the one on an empty cache."""
+    """Judge one prompt under each model in turn: each answer equals the one on an empty cache."""
     return _compared(answers, answers.warm, "on a warm prefix", invariant=invariant)
 
 
 def all_alike(answers: Iterable[ModelAnswer]) -> bool:
-    """Return whether all models answered alike, so that none can be taken for another."""
+    """Return whether all models answered alike, so that answers do not identify the model."""
     return len({answer.completion.text for answer in answers}) < 2  # noqa: PLR2004
 
 
@@ -123,7 +123,7 @@ def refuses(answers: AdapterAnswers) -> Judged:
 
 
 def refuses_unfit(answers: AdapterAnswers) -> Judged:
-    """Judge adapters that do not fit: each is refused when it is loaded, and nothing else."""
+    """Judge adapters that do not fit: only their load is refused, and the server stays up."""
     findings, cases = [], []
     for step in answers.unfit:
         case = Case(step.name, {"case": step.name})
@@ -167,7 +167,7 @@ def _load_fault(answers: AdapterAnswers, step: LoadStep, *, invariant: bool) -> 
 
 
 def _fault_without(answer: Completion) -> str | None:
-    """Return what is wrong with the answer of an adapter that was unloaded."""
+    """Return the fault of an unloaded adapter's answer."""
     if not answer.error:
         return f"it is unloaded, and still answers: {answer.shown}"
     missing = f"answered {NOT_FOUND}" in answer.error
@@ -196,7 +196,7 @@ def _compared(
 
 
 def _others(answers: AdapterAnswers, answer: ModelAnswer) -> str:
-    """Return whose answer it is instead, where it is another model's."""
+    """Return the other model whose answer it is, if there is one."""
     whose = [
         other.requested or BASE
         for other in (*answers.alone, *answers.cold)
@@ -217,7 +217,7 @@ def _of(answers: Iterable[ModelAnswer], model: str) -> list[Completion]:
 
 
 def _alike(one: Completion, other: Completion) -> bool:
-    """Return whether two answers show no difference, in text nor in log-probabilities."""
+    """Return whether two answers are equal, in text and in log-probabilities."""
     if one.error or other.error:
         return False
     if (one.text, one.token_ids) != (other.text, other.token_ids):

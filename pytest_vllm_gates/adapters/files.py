@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What `--max-lora-rank` may be (vLLM 0.32.0, vllm/config/lora.py, MaxLoRARanks)."""
+"""The values of `--max-lora-rank` (vLLM 0.32.0, vllm/config/lora.py, MaxLoRARanks)."""
 UNKNOWN_LAYERS = "layers_of_another_model"
 LEAST_RANK = 8
 DEFAULT_RANK = 16
@@ -38,7 +38,7 @@ def of(checkpoint: Checkpoint, named: Mapping[str, str], beside: Path) -> tuple[
     """Return the adapters that a lane names, else those that ship with a miniature.
 
     A relative path in `named` starts at `beside`, the lane's folder. Raises `UserError` for a
-    folder that is no adapter, and for a shipped one that is not whole.
+    folder without an adapter, and for a shipped adapter that is not whole.
     """
     if named:
         return tuple(read(name, beside / path) for name, path in named.items())
@@ -54,7 +54,7 @@ def of(checkpoint: Checkpoint, named: Mapping[str, str], beside: Path) -> tuple[
 
 
 def read(name: str, folder: Path, begins: str = "") -> AdapterFiles:
-    """Return an adapter by its folder; raises `UserError` where that is none."""
+    """Return an adapter by its folder; raises `UserError` for a folder without an adapter."""
     file = folder / CONFIG
     if not file.is_file():
         raise UserError(
@@ -68,7 +68,7 @@ def read(name: str, folder: Path, begins: str = "") -> AdapterFiles:
 
 
 def flags(adapters: Sequence[AdapterFiles]) -> dict[str, Any]:
-    """Return vLLM's flags that serve these adapters; none where there are none."""
+    """Return vLLM's flags that serve these adapters; empty without adapters."""
     if not adapters:
         return {}
     highest = max(LEAST_RANK, *(adapter.rank for adapter in adapters))
@@ -79,14 +79,14 @@ def flags(adapters: Sequence[AdapterFiles]) -> dict[str, Any]:
 
 
 def served_rank(serve: Mapping[str, Any]) -> int:
-    """Return the highest rank that a server with these flags takes."""
+    """Return the highest rank that a server with these flags accepts."""
     return int(serve.get("max_lora_rank", DEFAULT_RANK))
 
 
 def names_in(serve: Mapping[str, Any]) -> set[str]:
     """Return the names of the adapters that the flag `lora_modules` gives a server.
 
-    Each is `NAME=PATH` or a JSON object with `name` and `path`, as vLLM has it.
+    Each is `NAME=PATH` or a JSON object with `name` and `path`, as in vLLM.
     """
     given = serve.get("lora_modules") or ()
     names = set()
@@ -99,9 +99,9 @@ def names_in(serve: Mapping[str, Any]) -> set[str]:
 
 
 def write_unfit(adapter: AdapterFiles, folder: Path, served_rank: int) -> dict[str, Path]:
-    """Write copies of an adapter that a server has to refuse, and return them by what is wrong.
+    """Write copies of an adapter that a server must refuse, and return them by their fault.
 
-    One has a rank above `served_rank`, two are of base models with layers of half and twice the
+    One has a rank above `served_rank`, two fit base models with layers of half and twice the
     size, one names layers that no model has, and one has no weights.
     """
     config = bounded_read.json_object(adapter.folder / CONFIG, whole=True)
@@ -129,13 +129,13 @@ def _shapes(file: Path) -> dict[str, tuple[int, int]]:
         shapes = {name: table[name]["shape"] for name in table if ".lora_" in name}
         return {name: (int(rows), int(columns)) for name, (rows, columns) in shapes.items()}
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{file}: a tensor's shape is no pair of numbers: {error}") from error
+        raise UserError(f"{file}: a tensor's shape is not a pair of numbers: {error}") from error
 
 
 def _resized(
     shapes: Mapping[str, tuple[int, int]], rank: int, scale: float = 1
 ) -> dict[str, tuple[int, int]]:
-    """Return the shapes with another rank, their layers so many times as large."""
+    """Return the shapes with another rank, and their layers scaled by a factor."""
     return {
         name: (rank, int(columns * scale)) if ".lora_A" in name else (int(rows * scale), rank)
         for name, (rows, columns) in shapes.items()

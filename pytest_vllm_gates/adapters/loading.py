@@ -1,7 +1,7 @@
-"""Loads adapters into a running server and takes them out again.
+"""Loads adapters into a running server and unloads them again.
 
-The routes are `/v1/load_lora_adapter` and `/v1/unload_lora_adapter`, which a server has that is
-started with VLLM_ALLOW_RUNTIME_LORA_UPDATING (docs.vllm.ai, features/lora, read 2026-11-25).
+The routes `/v1/load_lora_adapter` and `/v1/unload_lora_adapter` exist in a server started with
+VLLM_ALLOW_RUNTIME_LORA_UPDATING (docs.vllm.ai, features/lora, read 2026-11-25).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GATE_NAME = "loaded-by-the-gate"
 
 @dataclass(frozen=True)
 class UnfitPlan:
-    """Where adapters that do not fit are written, and the highest rank that the server takes."""
+    """The folder for adapters that do not fit, and the highest rank that the server accepts."""
 
     folder: Path
     served_rank: int
@@ -50,9 +50,9 @@ def load_all(
     plan: UnfitPlan,
     ask: Callable[[str], ModelAnswer],
 ) -> None:
-    """Load what does not fit and what does, and write down each step; `ask` a model by its name."""
+    """Load adapters that do not fit and that do, and record each step; `ask` queries a model."""
     if not files:
-        answers.no_loading = "no folder of an adapter is known"
+        answers.no_loading = "the folders of the adapters are not known"
         return
     if _post(endpoint, LOAD, {})[0] in MISSING:
         answers.no_loading = "the server is started without VLLM_ALLOW_RUNTIME_LORA_UPDATING"
@@ -61,7 +61,7 @@ def load_all(
     for number, (what, path) in enumerate(unfit.items()):
         name = f"unfit-{number}"
         status, text = _load(endpoint, name, path)
-        # A server that took it shows with the first question what it is worth.
+        # If the server accepted it, the first question shows whether it works.
         answer = ask(name if _took(status) else "").completion
         answers.unfit.append(LoadStep(what, status, text, answer))
         if _took(status):
@@ -102,7 +102,7 @@ def _took(status: int) -> bool:
 
 
 def _post(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> tuple[int, str]:
-    """Return status and beginning of an answer; 0 and why, where none came."""
+    """Return status and beginning of an answer; 0 and the reason without an answer."""
     try:
         with http.client(endpoint) as client:
             reply = client.post(path, json=dict(body))

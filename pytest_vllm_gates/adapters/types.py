@@ -1,4 +1,4 @@
-"""What a server with LoRA adapters was asked, and what it answered."""
+"""The requests to a server with LoRA adapters, and its answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AdapterFiles:
     folder: Path
     rank: int
     begins: str = ""
-    """The word that its answers begin with, where that is known."""
+    """The word that its answers begin with, if known."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ListedModel:
     id: str
     root: str
     parent: str
-    """The model that it is an adapter of; empty for a base model."""
+    """The base model of an adapter; empty for a base model."""
 
 
 @dataclass(frozen=True)
@@ -42,48 +42,48 @@ class ModelAnswer:
     """The answer to one request for a base model or an adapter."""
 
     requested: str
-    """The model that was asked for; '' for the base model."""
+    """The requested model; '' for the base model."""
     question: str
-    """A short name of what was asked."""
+    """A short name of the question."""
     completion: Completion
 
 
 @dataclass(frozen=True)
 class UnknownRefusal:
-    """The answer to a request that names an adapter which is not served."""
+    """The answer to a request for an adapter that is not served."""
 
     route: str
     request: Mapping[str, object]
     status: int
     type: str
-    """The error's type in the answer's JSON; empty where there is none."""
+    """The error's type in the answer's JSON; empty if it has none."""
     text: str
 
 
 @dataclass(frozen=True)
 class LoadStep:
-    """One step of loading an adapter into a running server, or of taking it out again."""
+    """One step of loading an adapter into a running server, or of unloading it."""
 
     name: str
     status: int
     text: str
     """The beginning of the answer."""
     answer: Completion | None = None
-    """What was answered under the adapter's name after it."""
+    """The answer under the adapter's name after this step."""
     of: str = ""
     """The adapter whose files are loaded."""
 
 
 @dataclass
 class AdapterAnswers:
-    """Everything that a server with adapters was asked."""
+    """All answers of a server with adapters."""
 
     base: tuple[str, ...]
     """The names of the base model."""
     adapters: tuple[str, ...]
     """The adapters that are expected or listed."""
     begins: Mapping[str, str] = field(default_factory=dict)
-    """The word that an adapter's answers begin with, by its name, where that is known."""
+    """The word that an adapter's answers begin with, by its name, if known."""
     listed: tuple[ListedModel, ...] = ()
     alone: list[ModelAnswer] = field(default_factory=list)
     streamed: list[ModelAnswer] = field(default_factory=list)
@@ -94,19 +94,19 @@ class AdapterAnswers:
     warm: list[ModelAnswer] = field(default_factory=list)
     """The same prompt under one model after the other."""
     cached_tokens: float | None = None
-    """Tokens of these prompts that came from the cache; None where the server does not count."""
+    """Tokens of these prompts from the cache; None if the server does not count them."""
     refusals: list[UnknownRefusal] = field(default_factory=list)
     unfit: list[LoadStep] = field(default_factory=list)
-    """Adapters that do not fit, as they were loaded."""
+    """The loads of adapters that do not fit."""
     loads: list[LoadStep] = field(default_factory=list)
-    """An adapter that fits, loaded, taken out and loaded again."""
+    """The loads of an adapter that fits: loaded, unloaded and loaded again."""
     broke: str = ""
-    """Why not everything was asked."""
+    """Why the requests ended early; empty if they did not."""
     no_loading: str = ""
-    """Why nothing was loaded."""
+    """Why no adapter was loaded."""
 
     def reference(self, answer: ModelAnswer) -> Completion | None:
-        """Return what the same model answered to the same question alone."""
+        """Return the same model's answer to the same question alone."""
         return next(
             (
                 other.completion

@@ -1,1 +1,1 @@
-"""An atlas of releases: which check fails in which release of vLLM, since when and until when."""
+"""An atlas of releases: the checks that fail in releases of vLLM, since when and until when."""

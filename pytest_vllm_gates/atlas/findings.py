@@ -1,4 +1,4 @@
-"""The findings of a failed test, out of its incident or out of its reason."""
+"""The findings of a failed test, from its incident or from its reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 COUNTED = re.compile(r" \(in (\d+) of (\d+) cases?\)$")
-"""How the first line of a check's message ends."""
+"""The end of the first line of a check's message."""
 ASKED = "  asked with: "
 MORE = re.compile(r"^and \d+ more$")
 INDENT = "  "
@@ -33,12 +33,12 @@ SHAPE_CHARACTERS = 120
 
 @dataclass(frozen=True)
 class ReadFindings:
-    """What a failed test found."""
+    """The findings of a failed test."""
 
     findings: tuple[AtlasFinding, ...]
     complete: bool
     requests: Mapping[str, str] = field(default_factory=dict)
-    """What was sent, by case."""
+    """The requests, by case."""
 
 
 def cleaned(text: str) -> str:
@@ -47,7 +47,7 @@ def cleaned(text: str) -> str:
 
 
 def of_reason(reason: str) -> ReadFindings:
-    """Read the findings out of a reason, as `fixtures/checking.py` lays them out."""
+    """Read the findings from a reason, as `fixtures/checking.py` lays them out."""
     lines = cleaned(reason).splitlines()
     header = next((place for place, line in enumerate(lines) if COUNTED.search(line)), None)
     if header is None:
@@ -74,9 +74,9 @@ def of_reason(reason: str) -> ReadFindings:
 
 
 def of_incident(incident: Mapping[str, Any], reason: str) -> ReadFindings:
-    """Take the findings an incident has; the request out of the reason.
+    """Return the findings of an incident; the request is from the reason.
 
-    Where the server died, cases that come after were not judged: the findings are not complete.
+    If the server died, later cases were not judged: the findings are not complete.
     """
     findings = tuple(
         AtlasFinding(cleaned(each["case"])[:SHOWN], cleaned(each["says"])[:SHOWN])
@@ -99,7 +99,7 @@ def together(several: Sequence[ReadFindings]) -> ReadFindings:
 
 
 def shape(sentence: str) -> str:
-    """Return a sentence without what is quoted and counted in it: alike for the same fault."""
+    """Return a sentence without its quotations and numbers: equal for equal faults."""
     text = NUMBER.sub("N", QUOTED.sub("…", " ".join(sentence.split())))
     return text[:SHAPE_CHARACTERS]
 

@@ -26,7 +26,7 @@ LANES = "lanes"
 
 
 def folder(atlas: Path, release: str, family: str) -> Path:
-    """Return where a run is kept."""
+    """Return the folder of a kept run."""
     return atlas / release / family.replace("/", "-")
 
 
@@ -60,7 +60,7 @@ def _read(file: Path) -> list[AtlasRun]:
 
 
 def is_made(runs: list[AtlasRun], release: str, family: str, gates: str) -> bool:
-    """Return whether a run of these gates by this version of ours is kept."""
+    """Return whether a run of these gates by this version of the package is kept."""
     return any(
         (run.release, run.family, run.tool) == (release, family, __version__)
         and same_gates(run.gates, gates)

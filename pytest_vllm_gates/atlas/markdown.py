@@ -22,15 +22,15 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]<>|~#])")
 CELL, REQUEST = 260, 200
 """Characters of a cell, and of a request in it."""
 TITLES = {
-    AtlasKind.WRONG: "In every release that was looked at",
+    AtlasKind.WRONG: "In every release that was run",
     AtlasKind.BOOT: "Families that do not boot",
     AtlasKind.DRIFT: "Contracts that drift",
 }
 WORDS = {
-    AtlasKind.BOOT: "One row a family, however many checks could not be run.",
-    AtlasKind.DRIFT: "A route, a metric, a field or a message differs from what is recorded of "
-    "the lanes that ship; in an older release, what is gone may not be there yet. A client or a "
-    "dashboard may rely on it; no answer is wrong by it.",
+    AtlasKind.BOOT: "One row for each family, however many checks could not run.",
+    AtlasKind.DRIFT: "A route, a metric, a field or a message differs from the records of the "
+    "shipped lanes; in an older release, a missing part may not exist yet. A client or a "
+    "dashboard may rely on it; no answer is wrong because of it.",
 }
 NAMES = ("gate, check", "what", "families", "releases", "shown by", "reported")
 
@@ -43,15 +43,15 @@ def page(runs: Sequence[AtlasRun], rows: Sequence[AtlasRow]) -> str:
     lines = [
         "# Atlas of releases",
         "",
-        f"What the gates find in vLLM {releases[0]} to {releases[-1]}: which check fails, since "
-        "when, and until when."
+        f"The findings of the gates in vLLM {releases[0]} to {releases[-1]}: the checks that fail, "
+        "since when, and until when."
         if releases
         else "No run is kept yet.",
         "",
-        "Written by `vllm-gates atlas --table`, out of the runs below. *fails* counts checks that "
-        "no list knows, *known* those that the [known defects](verdict.md) cover. A check that "
-        "was not run, or could not judge, is *not seen*, and never right. The lanes have the "
-        "repairs of their [overlay](lanes.md), so that what those repair does not show here.",
+        "Written by `vllm-gates atlas --table` from the runs below. *fails* counts failed checks "
+        "that are not listed, *known* counts those that the [known defects](verdict.md) cover. A "
+        "check that did not run, or could not judge, is *not seen*, and never right. The lanes "
+        "have the repairs of their [overlay](lanes.md); defects that these repair are not shown.",
         "",
         "```console",
         "vllm-gates atlas --releases 0.27.1..0.32.0 --model qwen3.5,glm",
@@ -64,7 +64,7 @@ def page(runs: Sequence[AtlasRun], rows: Sequence[AtlasRow]) -> str:
     if moving:
         lines += [
             "## Begins or ends between two releases", "",
-            f"{len(grouped(moving))} faults that one release has and another has not.", "",
+            f"{len(grouped(moving))} faults that one release has and another does not have.", "",
             *_table(moving),
         ]  # fmt: skip
     for kind, title in TITLES.items():
@@ -110,7 +110,7 @@ def _table(rows: Iterable[AtlasRow]) -> list[str]:
 
 
 def grouped(rows: Iterable[AtlasRow]) -> list[list[AtlasRow]]:
-    """Return the rows by fault: several checks and families may show the same one."""
+    """Return the rows by fault: several checks and families may show the same fault."""
     groups: dict[tuple[object, ...], list[AtlasRow]] = {}
     for row in sorted(rows, key=lambda row: (row.gate, row.test, row.what)):
         check = None if row.listed else (row.gate, row.test)
@@ -142,7 +142,7 @@ def _cells(rows: Sequence[AtlasRow]) -> list[str]:
 
 
 def _shown(row: AtlasRow) -> str:
-    """Return the request that shows it: as it was sent, else as the known defect describes it."""
+    """Return the request that shows it: as sent, else as the known defect describes it."""
     if row.kind is AtlasKind.BOOT:
         return _code(f"pytest --model {row.families[0]} -m boot")
     parts = [escaped(_cut(row.case, CELL))] if row.case else []
@@ -167,12 +167,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text in which nothing means anything to Markdown."""
+    """Return a text without special characters of Markdown."""
     return SPECIAL.sub(r"\\\1", text)
 
 
 def linked(text: str) -> str:
-    """Return a text whose issues are links."""
+    """Return a text with its issues as links."""
     parts, end = [], 0
     for match in ISSUE.finditer(text):
         repository, number = match.groups()
@@ -214,7 +214,7 @@ def document(runs: Sequence[AtlasRun], rows: Sequence[AtlasRow]) -> dict[str, An
 
 
 def lines(rows: Sequence[AtlasRow]) -> list[str]:
-    """Return one line a row, for a terminal."""
+    """Return one line for each row, for a terminal."""
     return [
         f"{', '.join(row.families)}  {row.gate}  {row.test}: {_cut(row.what, 120)}: "
         f"{spans.words(row.states)}"

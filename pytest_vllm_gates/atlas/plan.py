@@ -1,4 +1,4 @@
-"""Which releases and families are run, with which gates, and how long that takes."""
+"""The releases, families and gates to run, and the duration."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.atlas.types import AtlasRun
 
 LEFT_OUT = ("load", "throughput", "long_context")
-"""Gates that measure speed or fill memory: they say more of a machine than of a release."""
+"""Gates that measure speed or fill memory: they depend more on a machine than on a release."""
 GATES = " and ".join(f"not {gate}" for gate in LEFT_OUT)
 TO = ".."
 RUN_S = 400.0
-"""Of a run, where none is kept to go by: seen on two cores."""
+"""Duration of a run if no kept run gives an estimate: measured on two cores."""
 ENVIRONMENT_S = 60.0
 """To make the environment of a release: 35 s on an idle machine."""
 
@@ -80,7 +80,7 @@ def of(
 
 
 def _seconds(family: str, runs: Sequence[AtlasRun]) -> float:
-    """Return what a run of a family took, as far as runs of it, or any, are kept."""
+    """Return the duration of a family's runs, or of any runs, if some are kept."""
     booted = [run for run in runs if not run.boot]
     own = [run.seconds for run in booted if run.family == family]
     return statistics.median(own or [run.seconds for run in booted] or [RUN_S])

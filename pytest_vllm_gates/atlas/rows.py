@@ -1,4 +1,4 @@
-"""Lines the runs of all releases up: one row for each thing that is wrong anywhere."""
+"""Compares the runs of all releases: one row for each fault in any of them."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class _Label:
     reference: str = ""
     listed: bool = False
     cases: dict[str, str] = field(default_factory=dict)
-    """Those it shows in, in order, each with its request where that is known."""
+    """The cases that show it, in order, each with its request if known."""
     wrong: set[str] = field(default_factory=set)
     """The releases that have it."""
 
     @property
     def shown(self) -> tuple[str, str]:
-        """A case with its request; the first one where no request is known."""
+        """A case with a request; the first case if no request is known."""
         first = next(iter(self.cases), "")
         return next(((case, sent) for case, sent in self.cases.items() if sent), (first, ""))
 
@@ -51,8 +51,8 @@ def of_runs(
 ) -> list[AtlasRow]:
     """Return the rows; `defects` are the known ones by family.
 
-    Findings of a release that is outside a known defect's versions count as that defect where its
-    pattern and its traits fit: a list of versions is not the server. The latest run of a release
+    A finding of a release outside a known defect's versions counts as that defect if pattern and
+    traits match: a list of versions is not evidence about the server. The latest run of a release
     counts.
     """
     releases = in_order([run.release for run in runs])
@@ -71,7 +71,7 @@ def of_runs(
 
 
 def _without_echoes(run: AtlasRun, defects: Sequence[KnownDefect]) -> AtlasRun:
-    """Return a run in which a known defect ended the server without what only says that it ended.
+    """Return a run in which a known defect ended the server, without the findings that follow.
 
     Each later request fails, and all of these findings are one fault.
     """
@@ -177,7 +177,7 @@ def _labels(
 
 
 def _fits(defect: KnownDefect, finding: AtlasFinding) -> bool:
-    """Return whether a finding is of a defect; its sentence may have its case before it."""
+    """Return whether a finding is of a defect; its sentence may begin with its case."""
     where = finding.case or finding.says
     if not all(any(value in where for value in values) for values in defect.when.values()):
         return False
@@ -189,7 +189,7 @@ def _fits(defect: KnownDefect, finding: AtlasFinding) -> bool:
 
 
 def _state(test: AtlasTest | None, label: _Label, release: str) -> AtlasState:
-    """Return what is known of a fault in a release: what was not judged is never right."""
+    """Return the state of a fault in a release: a check that was not judged is never right."""
     if release in label.wrong:
         return WRONG
     if test is None:
@@ -201,14 +201,14 @@ def _state(test: AtlasTest | None, label: _Label, release: str) -> AtlasState:
 
 
 def _covered(test: AtlasTest, label: _Label) -> bool:
-    """Return whether something else is wrong with every case that shows a fault elsewhere."""
+    """Return whether another fault is in every case that shows a fault elsewhere."""
     wrong = {finding.case for finding in test.findings}
     wrong.update(case for cases in test.known_in.values() for case in cases)
     return bool(label.cases) and label.cases.keys() <= wrong
 
 
 def _alike(rows: Sequence[AtlasRow]) -> list[AtlasRow]:
-    """Return the rows of one test; unlisted ones that no release tells apart are one."""
+    """Return the rows of one test; unlisted rows with equal states are joined."""
     kept: list[AtlasRow] = [row for row in rows if row.listed]
     unlisted: list[AtlasRow] = []
     for row in rows:
@@ -224,7 +224,7 @@ def _alike(rows: Sequence[AtlasRow]) -> list[AtlasRow]:
 
 
 def _joined(one: AtlasRow, other: AtlasRow) -> AtlasRow | None:
-    """Return two rows as one; None where a release has the one and not the other, or none both."""
+    """Return two rows as one; None if a release has only one of them, or none has both."""
     states = []
     if not any(
         {ours, theirs} == {WRONG}
@@ -239,7 +239,7 @@ def _joined(one: AtlasRow, other: AtlasRow) -> AtlasRow | None:
 
 
 def _merged(rows: Sequence[AtlasRow]) -> list[AtlasRow]:
-    """Return the rows with families together that have the same fault in the same releases."""
+    """Return the rows, joined for families with the same fault in the same releases."""
     merged: dict[tuple[object, ...], AtlasRow] = {}
     for row in rows:
         sentence = row.what if row.listed else shape(row.what)

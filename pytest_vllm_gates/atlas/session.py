@@ -30,9 +30,9 @@ class AtlasSession:
     say: Callable[[str], None]
 
     def lane(self, release: str) -> Path:
-        """Return the file of a lane of that release, written where there is none.
+        """Return the file of a lane of that release, written if it is missing.
 
-        A lane of the project with `vllm = RELEASE` comes before one that is made here. Raises
+        A project's lane with `vllm = RELEASE` takes precedence over one that is made here. Raises
         `UserError` for a release that does not resolve.
         """
         for name, file in lanes.files(self.project).items():
@@ -45,9 +45,9 @@ class AtlasSession:
         return file
 
     def make(self, release: str, family: str, lane: Path) -> str:
-        """Run the gates of a family on a release; return what went wrong, empty for nothing.
+        """Run the gates of a family on a release; return the problem, or ''.
 
-        A run that is cut off leaves no verdict, and is made again the next time.
+        A run that is cut off leaves no verdict, and is repeated the next time.
         """
         folder = kept.folder(self.atlas, release, family)
         name = f"{release} {family}"

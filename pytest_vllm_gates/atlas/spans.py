@@ -1,4 +1,4 @@
-"""Since when, and until when: a row's states in words."""
+"""A row's states in words: since when, and until when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def words(states: Sequence[tuple[str, AtlasState]]) -> str:
-    """Return what is known, as in "fails 0.29.0 to 0.31.0, right since 0.32.0"."""
+    """Return the states as words: "fails 0.29.0 to 0.31.0, right since 0.32.0"."""
     seen = seen_states(states)
     spans = [
         (state, [release for release, _ in group])

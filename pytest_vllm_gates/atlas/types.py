@@ -1,4 +1,4 @@
-"""What an atlas is made from, and its rows."""
+"""The data of an atlas, and its rows."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 class AtlasState(StrEnum):
-    """What is known of one row in one release."""
+    """The state of one row in one release."""
 
     WRONG = "wrong"
     RIGHT = "right"
     NOT_SEEN = "not seen"
-    """It was not run, not judged, or the run ended before it: nothing is known."""
+    """It was not run, not judged, or the run ended before it: its state is not known."""
 
 
 class AtlasKind(StrEnum):
-    """What a row is about."""
+    """The subject of a row."""
 
     BOOT = "boot"
     """The family does not boot."""
     WRONG = "wrong"
     """An answer, a refusal or a start is wrong."""
     DRIFT = "drift"
-    """A route, metric, field or message differs from what is recorded: not wrong by itself."""
+    """A route, metric, field or message differs from the record: not wrong by itself."""
 
 
 @dataclass(frozen=True)
 class AtlasFinding:
-    """One sentence of a test that fails, and the case it is about; the case may be empty."""
+    """One sentence of a test that fails, and its case, which may be empty."""
 
     case: str
     says: str
@@ -58,7 +58,7 @@ class AtlasTest:
     known_in: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The cases of each, by the reference."""
     requests: Mapping[str, str] = field(default_factory=dict)
-    """What was sent, as JSON, by case; not of every case."""
+    """The requests, as JSON, by case; not for every case."""
     drift: bool = False
     """Whether it compares with recorded contracts."""
 
@@ -71,18 +71,18 @@ class AtlasRun:
     family: str
     created: str
     tool: str
-    """Our version."""
+    """The version of this package."""
     gates: str
     """The expression of `-m`."""
     seconds: float
     boot: str = ""
-    """Why it does not boot; empty where it does."""
+    """Why it does not boot; empty if it boots."""
     tests: tuple[AtlasTest, ...] = ()
 
 
 @dataclass(frozen=True)
 class AtlasRow:
-    """One thing that is wrong, and the releases in which it is."""
+    """One fault, and its state in each release."""
 
     kind: AtlasKind
     gate: str
@@ -90,7 +90,7 @@ class AtlasRow:
     families: tuple[str, ...]
     what: str
     reference: str
-    """The report, or the request in words; empty where no known defect lists it."""
+    """The report, or the request in words; empty if no known defect lists it."""
     states: tuple[tuple[str, AtlasState], ...]
     """Each release, oldest first."""
     listed: bool
@@ -112,7 +112,7 @@ class AtlasRow:
 def seen_states(
     states: Sequence[tuple[str, AtlasState]],
 ) -> list[tuple[str, AtlasState]]:
-    """Return the states without the releases of which nothing is known."""
+    """Return the states without releases that were not seen."""
     return [pair for pair in states if pair[1] is not AtlasState.NOT_SEEN]
 
 

@@ -1,1 +1,1 @@
-"""Which attention backends a platform offers: which boot, answer rightly, and how fast."""
+"""Tries a platform's attention backends: which ones boot, answer correctly, and how fast."""

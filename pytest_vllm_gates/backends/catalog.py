@@ -1,4 +1,4 @@
-"""The attention backends of vLLM, and which of them a machine, a model and a version can have."""
+"""The attention backends of vLLM, and which of them a machine, model and version support."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Layers = Literal["attention", "MLA", "sparse MLA", "GDN"]
 
 
 class Backend(toml.Record):
-    """One backend, what asks for it and what it needs."""
+    """One backend, the flags that select it and its requirements."""
 
     name: toml.Name
     device: Literal["cpu", "cuda"]
     layers: Layers
     serve: dict[str, Any]
     majors: tuple[int, ...] = ()
-    """Major compute capabilities; any where there is none."""
+    """Major compute capabilities; empty for any."""
     package: str = ""
-    """A distribution that the lane has to have."""
+    """A distribution that the lane must have."""
     needs_amx: bool = False
     versions: str = Field(default=">=0.27", pattern=r"^[\d<>=.,!]+$")
-    """Versions of vLLM that know its name."""
+    """Versions of vLLM that accept its name."""
     reference: toml.Sentence
 
 
@@ -43,7 +43,7 @@ class Backends(toml.Record):
 
 @dataclass(frozen=True)
 class Platform:
-    """What a lane serves on, as far as backends depend on it."""
+    """The platform of a lane, as far as backends depend on it."""
 
     device: str
     version: str | None

@@ -1,4 +1,4 @@
-"""Boots a lane's server with one attention backend after the other, and asks each the same."""
+"""Boots a lane's server with one attention backend after the other, and sends equal requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FP32, THE_DEFAULT = "transformers in fp32", "the default backend"
 
 @dataclass(frozen=True)
 class BackendTask:
-    """Whose server is booted."""
+    """The server to boot."""
 
     family: Family
     checkpoint: Checkpoint
@@ -67,7 +67,7 @@ class BackendTask:
 
 
 class Trials:
-    """The boots, one after the other; the default has to come first."""
+    """The boots, one after the other; the default must be the first."""
 
     def __init__(self, task: BackendTask) -> None:
         self._task = task
@@ -82,7 +82,7 @@ class Trials:
             self._compared = FP32
 
     def of(self, backend: Backend | None) -> BackendTrial:
-        """Boot one backend, the default for None, ask it, and end it."""
+        """Boot one backend (None: the default), send it the requests, and stop it."""
         task = self._task
         name, own = (backend.name, backend.serve) if backend else (DEFAULT, {})
         lane = task.lane.model_copy(update={"serve": with_backend(task.lane.serve, own)})

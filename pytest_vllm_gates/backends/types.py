@@ -1,4 +1,4 @@
-"""What came of the boot of each backend, and what that amounts to."""
+"""The result of each backend's boot, and the summary of all."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ MLA_REFUSAL = re.compile(r"ValueError: (.*MLA prefill backend.*)")
 
 @dataclass(frozen=True)
 class BackendTrial:
-    """What one backend came to."""
+    """The result of one backend."""
 
     name: str
     serve: Mapping[str, Any]
     state: str
     why: str = ""
-    """In vLLM's own words, where there are some."""
+    """The reason, in vLLM's words if it gives one."""
     used: str = ""
-    """The backend that the log names; '' where it names none."""
+    """The backend that the log names; '' if it names none."""
     faults: tuple[str, ...] = ()
     """How its numbers differ from the reference."""
     compared: str = ""
-    """What its numbers were compared with; '' where they were not."""
+    """The reference of the comparison; '' if nothing was compared."""
     tokens_per_s: float | None = None
     boot_s: float = 0.0
 
     @property
     def is_bad(self) -> bool:
-        """Whether it boots and is of no use, or was swapped without an error."""
+        """Whether it boots but does not work, or was replaced without an error."""
         return self.state in BAD or bool(self.faults)
 
     def relative(self, default: BackendTrial) -> float | None:
@@ -49,14 +49,14 @@ class BackendTrial:
 
 @dataclass(frozen=True)
 class BackendMatrix:
-    """All trials; the first is that of the default."""
+    """All trials; the first is the default's."""
 
     trials: Sequence[BackendTrial]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def status(self) -> int:
-        """The exit status: 1 where one is of no use, or the default is not served."""
+        """The exit status: 1 if a backend does not work, or the default does not serve."""
         bad = any(trial.is_bad for trial in self.trials)
         return int(bad or not self.trials or self.trials[0].state != SERVES)
 
@@ -91,7 +91,7 @@ class BackendMatrix:
             answers = "WRONG" if trial.faults else "right" if trial.compared else ""
             used = f"log: {trial.used}" if trial.used else ""
             if used and trial.name != DEFAULT and trial.used == self.trials[0].used:
-                used += ", the default's own: such boots differ by this much here"
+                used += ", the default's backend: equal boots differ by this much here"
             cells = (trial.state, answers, speed, relative, used)
             lines.append(f"{trial.name:28} " + "  ".join(cell for cell in cells if cell))
             lines += [f"{'':28} {words}" for words in (trial.why, *trial.faults) if words]
@@ -100,7 +100,7 @@ class BackendMatrix:
 
 
 def refusal(log: str) -> str:
-    """Return vLLM's own reason for not taking a backend that was asked for; '' where none is."""
+    """Return vLLM's reason for refusing the selected backend; '' if it gives none."""
     for regex in (REFUSAL, MLA_REFUSAL):
         if match := regex.search(log):
             return match[1].strip()

@@ -26,11 +26,11 @@ DIGITS = 8
 
 
 class UnresolvableError(Exception):
-    """No bundle with these versions can be had."""
+    """A bundle with these versions cannot be made."""
 
 
 def lane_of(mixture: Mixture, pair: LanePair, folder: Path) -> Path:
-    """Return the file of the mixture's lane in `folder`, written where it is not there yet.
+    """Return the file of the mixture's lane in `folder`, written if it is missing.
 
     Raises `UnresolvableError`.
     """
@@ -52,7 +52,7 @@ def _text(table: dict[str, Any]) -> str:
 
 
 def is_bad(mixture: Mixture, axis: str, item: str = "") -> bool:
-    """Return whether an axis, or one change of it, is as on the bad lane."""
+    """Return whether an axis, or one change of it, is the bad lane's."""
     if mixture.items and mixture.items[0] == axis:
         return item in mixture.items[1]
     return axis in mixture.changed
@@ -69,8 +69,8 @@ def vllm_version(mixture: Mixture, pair: LanePair) -> str:
 def vllm_release(mixture: Mixture, pair: LanePair) -> str:
     """Return the release that the vLLM of a mixture counts as, for its start and its flags.
 
-    A commit between two releases counts as the older of them: what it starts with and takes is
-    still taken, deprecated at worst, by what came after.
+    A commit between two releases counts as the older of them: later versions still accept the
+    older entry point and flags, deprecated at worst.
     """
     if mixture.version and mixture.version[0] == "vllm":
         if not is_label(mixture.version[1]):
@@ -80,7 +80,7 @@ def vllm_release(mixture: Mixture, pair: LanePair) -> str:
 
 
 def vllm_wheel(mixture: Mixture, pair: LanePair) -> str | None:
-    """Return the address of a mixture's vLLM, where it is a wheel by commit."""
+    """Return the address of a mixture's vLLM if it is a wheel by commit."""
     if mixture.version and mixture.version[0] == "vllm":
         wheels = pair.commits.wheels if pair.commits else {}
         return wheels[mixture.version[1]].url if mixture.version[1] in wheels else None
@@ -135,7 +135,7 @@ def _mixed(
 
 
 def _whole(mixture: Mixture, pair: LanePair) -> Path | None:
-    """Return the lock of the lane whose packages a mixture has, all of them; None for a mix."""
+    """Return the lock of the lane with exactly a mixture's packages; None for a mix."""
     axes = {*pair.package_axes.values()}
     changed = axes & mixture.changed
     parts = {part[0] for part in (mixture.version, mixture.items) if part}
@@ -152,7 +152,7 @@ def _resolved(mixture: Mixture, pair: LanePair) -> str:
     wheel = vllm_wheel(mixture, pair)
     pins = dict(_pins(mixture, pair))
     device = "cpu" if pair.package == releases.table().devices["cpu"].package else "cuda"
-    # First as close to both lanes as can be; then with what only goes along left to the resolver.
+    # First as close to both lanes as possible; then the resolver chooses the dependent packages.
     for attempt in (pins, _deciding(pins, pair)):
         lines = [f"{name}=={pin}" for name, pin in attempt.items() if name != pair.package]
         try:
@@ -163,7 +163,7 @@ def _resolved(mixture: Mixture, pair: LanePair) -> str:
 
 
 def _deciding(pins: Mapping[str, str], pair: LanePair) -> dict[str, str]:
-    """Return the pins of packages that are an axis, or that changed for a reason of their own."""
+    """Return the pins of packages that are an axis, or that changed independently."""
     leads = {name for names in differences.LEADS.values() for name in names}
     return {
         name: pin

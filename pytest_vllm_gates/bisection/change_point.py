@@ -1,9 +1,10 @@
-"""Where along a row of releases the outcome changes from good to bad.
+"""Finds the place in a row of releases where the outcome changes from good to bad.
 
-With outcomes that repeat, by halving. With outcomes that are wrong at a known rate, by a posterior
-over the change points: each step asks where the probability is halved, and updates it (M. Horstein,
-"Sequential transmission using noiseless feedback", IEEE Transactions on Information Theory 9(3),
-1963; R. Karp and R. Kleinberg, "Noisy binary search and its applications", SODA 2007).
+Outcomes that repeat are searched by halving. For outcomes that are wrong at a known rate, a
+posterior over the change points is updated: each step tests the position that halves the
+probability (M. Horstein, "Sequential transmission using noiseless feedback", IEEE Transactions on
+Information Theory 9(3), 1963; R. Karp and R. Kleinberg, "Noisy binary search and its
+applications", SODA 2007).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ At = Callable[[int], TrialAnswer]
 BAD, GOOD = TrialAnswer.BAD, TrialAnswer.GOOD
 MOST_TRIALS = 200
 GIVE_UP_AFTER = 2
-"""Inconclusive trials of a noisy position, after which it is left alone."""
+"""Inconclusive trials after which a noisy position is skipped."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class ChangePoint:
 def repeatable(count: int, at: At) -> ChangePoint:
     """Return the change between position 0, which is good, and `count - 1`, which is bad.
 
-    Asks each position once, at most ceil(log2(count - 1)) of them where all can be judged.
+    Tests each position once, at most ceil(log2(count - 1)) positions if all can be judged.
     """
     low, high = 0, count - 1
     untried = set(range(1, high))
@@ -52,8 +53,8 @@ def repeatable(count: int, at: At) -> ChangePoint:
 def noisy(count: int, at: At, *, error: float, doubt: float) -> ChangePoint:
     """Return the change where one trial in `1 / error` is wrong, with a probability of error.
 
-    Ends once the probability of all other change points is at most `doubt`, or after
-    `MOST_TRIALS` trials with what is then most probable.
+    Ends when the probability of all other change points is at most `doubt`, or after
+    `MOST_TRIALS` trials with the most probable one.
     """
     # weights[c]: that position c is the first bad one.
     weights = dict.fromkeys(range(1, count), 1.0 / (count - 1))

@@ -1,4 +1,4 @@
-"""What two lanes differ in, as axes that can be mixed."""
+"""The differences of two lanes, as axes that can be mixed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class LanePair:
-    """Two lanes with locks, and in which axis each thing lies that differs."""
+    """Two lanes with locks, and the axis of each difference."""
 
     good: Lane
     bad: Lane
     good_versions: Mapping[str, str]
-    """What each lock pins for this machine, by package."""
+    """The versions that each lock pins for this machine, by package."""
     bad_versions: Mapping[str, str]
     package_axes: Mapping[str, str]
     """The axis of each package that differs."""
@@ -46,17 +46,17 @@ class LanePair:
     """Differences that no bundle can mix, such as the machine."""
 
     follows: frozenset[str] = frozenset()
-    """Flags that go along with the release of vLLM."""
+    """Flags that follow the release of vLLM."""
     commits: CommitRow | None = None
-    """The commits of vLLM between the two, where they are searched and not the releases."""
+    """The commits of vLLM between the two, if they are searched instead of the releases."""
     urls: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
-    """Where each lock takes packages from that are at an address of their own, by package."""
+    """The addresses of packages that a lock does not take from the index, by package."""
 
     def release(self, lane: Lane) -> str:
         """Return the release that a lane's vLLM counts as, for its start and its flags.
 
-        A wheel by commit has a version that counts from the last tag on main, which may be lower
-        than that of releases before it; its lane names the release.
+        The version of a wheel by commit counts from the last tag on main, which may be lower than
+        earlier releases; its lane names the release.
         """
         return (
             lane.vllm
@@ -81,14 +81,14 @@ def pair(
 ) -> LanePair:
     """Return two lanes with their axes. `versions`: what their locks pin, the good lane's first.
 
-    `commits_between` takes the place of vLLM's releases. Raises `UserError` for lanes whose
-    packages cannot be mixed.
+    `commits_between` replaces vLLM's releases. Raises `UserError` for lanes whose packages cannot
+    be mixed.
     """
     for lane in (good, bad):
         if lane.form != "lock":
             raise UserError(
                 f"lane {lane.name} has {lane.form}: only lanes with a lock can be mixed\n"
-                f"make a lock of it: vllm-gates lane freeze {lane.name}-frozen --from {lane.name}"
+                f"make a lock for it: vllm-gates lane freeze {lane.name}-frozen --from {lane.name}"
             )
     if good.device != bad.device and good.device and bad.device:
         raise UserError(
@@ -110,7 +110,7 @@ def pair(
     spans += [*_settings(good, bad, follows, vllm_differs="vllm" in package_axes.values())]
     mixed = {*lanes_diff.PACKAGES, lanes_diff.FLAGS, ENVIRONMENT, OVERLAY, CHECKPOINT, START}
     mixed |= {TEMPLATE, "tokenizer"}
-    # The flags and variables of a feature are mixed as such.
+    # The flags and variables of a feature are mixed together, as one axis.
     fixed = tuple(
         axis
         for axis in diff.axes
@@ -155,7 +155,7 @@ def _listed(names: Sequence[str], versions: Mapping[str, str]) -> str:
 def row(good: str, bad: str, known: Sequence[str]) -> tuple[str, ...]:
     """Return the releases from the good one to the bad one, in that order, both included.
 
-    Pre-releases between are left out; of a build (`2.13.0+cpu`) only the ends are known.
+    Pre-releases between are left out; for a build (`2.13.0+cpu`) only the ends are known.
     """
     low, high = sorted([Version(good), Version(bad)])
     between: dict[Version, str] = {}
@@ -173,9 +173,9 @@ def row(good: str, bad: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def following(good: Lane, bad: Lane, good_vllm: str, bad_vllm: str) -> frozenset[str]:
-    """Return the flags of one lane that the release of the other does not take.
+    """Return the flags of one lane that the other lane's release does not accept.
 
-    They go along with the release: a bundle has them where its own release takes them.
+    They follow the release: a bundle has them if its own release accepts them.
     """
     sides = ((good, bad, bad_vllm), (bad, good, good_vllm))
     return frozenset(

@@ -24,8 +24,8 @@ def run(
 ) -> tuple[int | None, Any]:
     """Run pytest in a project; `folder` gets the report and the log.
 
-    Returns its exit status and the verdict's document, None where there is none. Blocks for as
-    long as boots and gates take.
+    Returns its exit status and the verdict's document, or None without a verdict. Blocks until
+    boots and gates end.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / VERDICT).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The releases of a package that pip's configured sources have."""
+"""The releases of a package in pip's configured sources."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ASK_LIMIT_S = 120.0
 
 @cache
 def releases_of(package: str) -> tuple[str, ...]:
-    """Return the releases that the index has of a package for this Python.
+    """Return a package's releases in the index for this Python.
 
-    Raises `UserError` where it cannot be asked.
+    Raises `UserError` if the index does not answer.
     """
     argv = [sys.executable, "-m", "pip", "index", "versions", package]
     try:

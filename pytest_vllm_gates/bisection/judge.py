@@ -1,4 +1,4 @@
-"""Runs the gates, or an incident's replay, on one lane, and reads what that came to."""
+"""Runs the gates, or an incident's replay, on one lane, and reads the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHOWN, LONGEST = 2, 140
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a bundle came to, why, and the tests that failed."""
+    """A bundle's result, its reason, and the failed tests."""
 
     answer: TrialAnswer
     why: str
@@ -33,7 +33,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class BisectQuestion:
-    """What is asked of each bundle."""
+    """The tests that each bundle runs."""
 
     model: str | None = None
     gates: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class BisectQuestion:
     repro: Path | None = None
 
     def arguments(self) -> list[str]:
-        """Return the arguments of pytest that ask it."""
+        """Return the arguments of pytest that run them."""
         words = ["--model", self.model] if self.model else []
         if self.repro is not None:
             return [*words, "--repro", str(self.repro)]
@@ -60,9 +60,9 @@ def run(
     say: Callable[[str], None],
     failing: Collection[str] = (),
 ) -> Judgement:
-    """Ask a lane. `folder` gets the report and the log; `failing` are the tests that decide.
+    """Test a lane. `folder` gets the report and the log; `failing` are the tests that decide.
 
-    Blocks for as long as a boot and the gates take.
+    Blocks until boot and gates end.
     """
     status, document = gates_run.run(
         [*question.arguments(), "--lane", str(lane)],
@@ -78,12 +78,12 @@ def run(
 
 
 def answer(document: Mapping[str, Any], failing: Collection[str] = ()) -> Judgement:
-    """Return what a verdict's document says of the bundle.
+    """Return the judgement of a bundle from a verdict's document.
 
-    Bad is a test that FAILs, or an incident that is reproduced; with `failing`, one of these tests
-    alone. Good is where each of them passes. What is known of this release, blocked, or was not
-    judged decides nothing: a list of known defects is not the server. A server that does not boot
-    is bad for the boot gate, and for nothing else.
+    Bad: a test FAILs, or an incident is reproduced; with `failing`, only these tests count. Good:
+    each of them passes. Known defects, blocked tests and tests that were not judged decide nothing:
+    a list of known defects is not evidence about the server. A server that does not boot is bad
+    for the boot gate only.
     """
     if replayed := document.get("repro"):
         what = str(replayed["answer"])

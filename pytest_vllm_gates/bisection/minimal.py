@@ -1,7 +1,7 @@
-"""Which of several changes are needed for a bad outcome.
+"""Finds the changes that a bad outcome needs, out of several.
 
-First a search for the shortest bad beginning, which takes log2(n) + 1 tests for one culprit. What
-it finds is checked; where outcomes contradict it, delta debugging decides: the algorithm `ddmin` of
+First a search for the shortest bad beginning, which takes log2(n) + 1 tests for one culprit. Its
+result is checked; if outcomes contradict it, delta debugging decides: the algorithm `ddmin` of
 A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE Transactions
 on Software Engineering 28(2), 2002, pages 183 to 200, with its third outcome, unresolved.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pytest_vllm_gates.bisection.types import TrialAnswer
 
 Test = Callable[[frozenset[str]], TrialAnswer]
-"""Returns the outcome where these changes, and no other, are made."""
+"""Returns the outcome with only these changes made."""
 HALVES = 2
 BAD, GOOD = TrialAnswer.BAD, TrialAnswer.GOOD
 
@@ -25,15 +25,15 @@ class MinimalSet:
 
     items: tuple[str, ...]
     proven: bool
-    """Whether they alone are bad, and good as soon as any one of them is missing."""
+    """Whether only they are bad, and good without any one of them."""
     entangled: tuple[str, ...] = ()
-    """Those of them without which nothing could be judged."""
+    """Changes that could not be left out, because nothing could be judged without them."""
 
 
 def find(items: Sequence[str], test: Test) -> MinimalSet:
-    """Return a set of changes that is bad and of which none can be left out.
+    """Return a bad set of changes in which every change is needed.
 
-    No changes are taken to be good, and all of them to be bad.
+    Assumes that no change is good and all changes together are bad.
     """
     found = _beginning(tuple(items), test)
     if found is None or test(frozenset(found)) is not BAD:
@@ -42,7 +42,7 @@ def find(items: Sequence[str], test: Test) -> MinimalSet:
 
 
 def _checked(found: tuple[str, ...], test: Test) -> MinimalSet:
-    """Return `found` without what is not needed, and whether the rest is."""
+    """Return `found` without unneeded changes, and whether the rest is needed."""
     needed, entangled = list(found), []
     for item in found:
         others = frozenset(needed) - {item}
@@ -57,7 +57,7 @@ def _checked(found: tuple[str, ...], test: Test) -> MinimalSet:
 
 
 def _beginning(items: tuple[str, ...], test: Test) -> tuple[str, ...] | None:
-    """Return the changes that end the shortest bad beginnings; None where outcomes contradict."""
+    """Return the changes that end the shortest bad beginnings; None if outcomes contradict."""
     found: tuple[str, ...] = ()
     rest = items
     while not found or test(frozenset(found)) is not BAD:
@@ -73,14 +73,14 @@ def _beginning(items: tuple[str, ...], test: Test) -> tuple[str, ...] | None:
                 high = size
             elif answer is GOOD:
                 low = size
-        # Between the two lies one change, or several that could not be told apart.
+        # Between the two is one change, or several that could not be separated.
         found = (*found, *rest[low:high])
         rest = rest[:low]
     return found
 
 
 def ddmin(items: tuple[str, ...], test: Test) -> tuple[str, ...]:
-    """Return a subset that is bad and stays so without no single one of its parts."""
+    """Return a bad subset that is not bad without any single one of its parts."""
     parts = HALVES
     while len(items) > 1:
         chunks = [

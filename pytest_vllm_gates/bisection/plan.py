@@ -1,4 +1,4 @@
-"""What a bisection will take: boots by phase, and environments to make."""
+"""The costs of a bisection: boots by phase, and environments to make."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 ENDS = 2
 SIDES = 2
 NOISE_FACTOR = 6
-"""Boots for one answer where answers are wrong at a rate of 0.1, at most."""
+"""Most boots for one answer if answers are wrong at a rate of at most 0.1."""
 
 
 @dataclass(frozen=True)
 class BisectPlan:
-    """The steps of a bisection, each with the boots it takes at most."""
+    """The steps of a bisection, each with its largest number of boots."""
 
     steps: tuple[tuple[str, int], ...]
 
@@ -45,7 +45,7 @@ def of(axes: Sequence[AxisSpan], *, noisy: bool) -> BisectPlan:
         if boots:
             steps.append((f"along {axis.name}: {what}", boots * factor))
     if not noisy:
-        steps.append(("both sides of what is found, until each has three answers",
+        steps.append(("both sides of the result, until each has three answers",
                       SIDES * (search.SURE - 1)))  # fmt: skip
     return BisectPlan(tuple(steps))
 
@@ -57,7 +57,7 @@ def _parts(axis: AxisSpan) -> str:
 
 
 def _along(axis: AxisSpan) -> int:
-    """Return the boots along an axis at most, its ends aside."""
+    """Return the most boots along an axis, without its ends."""
     if axis.versions:
         return math.ceil(math.log2(max(1, len(axis.versions) - 1)))
     return math.ceil(math.log2(len(axis.items))) + 1 if len(axis.items) > 1 else 0

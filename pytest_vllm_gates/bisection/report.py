@@ -1,4 +1,4 @@
-"""What a bisection found: one sentence, the trials, and where to read on."""
+"""The report of a bisection: one sentence, the trials, and links to read on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECONDS = 60  # of a minute
 SHOWN = 100
 """Characters of a trial's reason in the table; the state has all of it."""
 NAMED = 6
-"""Versions between two that a sentence names; the document has all of them."""
+"""Versions between two in a sentence; the document has all of them."""
 
 
 def sentence(result: BisectResult) -> str:
@@ -58,7 +58,7 @@ def _culprit(culprit: AxisCulprit) -> str:
 
 
 def notes(result: BisectResult) -> list[str]:
-    """Return where to read about the change that was found: release notes, or the commits."""
+    """Return links about the change that was found: release notes, or the commits."""
     addresses = []
     for culprit in result.culprits:
         ends = culprit.last_good, culprit.first_bad
@@ -72,7 +72,7 @@ def notes(result: BisectResult) -> list[str]:
 
 
 def commit_lines(result: BisectResult, commits: CommitRow | None) -> list[str]:
-    """Return the commit that changed the outcome, where the search was along commits."""
+    """Return the commit that changed the outcome, if commits were searched."""
     labels = [
         culprit.last_good if culprit.newer_good else culprit.first_bad
         for culprit in result.culprits
@@ -94,16 +94,16 @@ def plan_lines(axes: Sequence[AxisSpan], plan: BisectPlan, fixed: Sequence[str])
             )
         lines.append(f"  {axis.name}: {axis.good} -> {axis.bad}{inner}"[:300])
     if fixed:
-        lines.append(f"differs and is the same in every bundle here: {', '.join(fixed)}")
+        lines.append(f"differs, but cannot be mixed on this machine: {', '.join(fixed)}")
     lines.append(f"at most {plan.boots} boots for one culprit:")
     lines += [f"  {boots:3}  {step}" for step, boots in plan.steps]
     return lines
 
 
 def wheels_line(size: int | None) -> str:
-    """Return what a bundle at a commit costs besides its boot; `size` is a wheel's, in bytes."""
+    """Return the cost of a bundle at a commit besides its boot; `size`: a wheel's, in bytes."""
     wheel = f"a wheel of {size / 1e6:,.0f} MB" if size else "a wheel"
-    return f"each bundle at a commit downloads {wheel} and makes an environment of its own"
+    return f"each bundle at a commit downloads {wheel} and makes its own environment"
 
 
 def trial_line(position: int, trial: Trial) -> str:
@@ -138,7 +138,7 @@ def result_lines(
 def section(
     result: BisectResult, trials: Sequence[Trial], lanes: tuple[str, str], pinned: str | None
 ) -> dict[str, Any]:
-    """Return the result as a section of the bad lane's report; `lanes`: the good one, the bad."""
+    """Return the result as a section of the bad lane's report; `lanes`: good, then bad."""
     return {
         "good": lanes[0],
         "bad": lanes[1],

@@ -1,7 +1,7 @@
-"""The whole search: by axis, then along each axis that is to blame. It only asks for outcomes.
+"""The whole search: by axis, then along each guilty axis. A caller supplies the outcomes.
 
-The search asks for each trial of a mixture once. A caller may keep the answers: a search that
-begins again with the same answers takes the same steps.
+The search requests each trial of a mixture once. A caller may keep the answers: a search that
+starts again with the same answers takes the same steps.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ if TYPE_CHECKING:
 
 BAD, GOOD, INCONCLUSIVE = TrialAnswer.BAD, TrialAnswer.GOOD, TrialAnswer.INCONCLUSIVE
 FLAKY = 0.2
-"""The rate of wrong answers that is assumed once one mixture has answered in two ways."""
+"""The assumed rate of wrong answers after one mixture has given two different answers."""
 MOST_TRIALS = 40
 SURE = 3
-"""Answers of each side of what is found, all alike, that make it certain. With two, where one
-answer in 20 was wrong and nobody had said so, 1 search in 150 was wrong and certain
-(`benchmarks/bisect_search.py`): a wrong answer ends the search beside it, so that it is a side
-itself, and one more wrong answer confirmed it."""
+"""Equal answers on each side of the result that make it certain. With two, and 1 undeclared wrong
+answer in 20, 1 search in 150 was wrong and certain (`benchmarks/bisect_search.py`): a wrong answer
+ends the search beside itself, so that it becomes a side, and one more wrong answer confirms it."""
 
 
 class _ContradictionError(Exception):
-    """One mixture has answered in two ways, though answers were taken to repeat."""
+    """One mixture has given two different answers, though answers were assumed to repeat."""
 
 
 @dataclass
 class _Asked:
-    """The answers so far, and how sure each decision is."""
+    """The answers so far, and the confidence of each decision."""
 
     ask: Ask
     error: float
-    """How often a single answer is wrong; 0: answers repeat."""
+    """The rate of wrong answers; 0: answers repeat."""
     doubt: float
     trials: dict[Mixture, list[TrialAnswer]] = field(default_factory=dict)
     confidence: float = 1.0
@@ -59,7 +58,7 @@ class _Asked:
         return answer
 
     def decided(self, mixture: Mixture) -> TrialAnswer:
-        """Return the answer, by as many trials as it takes: a sequential test of the odds."""
+        """Return the answer, from as many trials as needed: a sequential test of the odds."""
         if self.error == 0:
             earlier = self.trials.get(mixture)
             return earlier[0] if earlier else self.once_more(mixture)
@@ -78,7 +77,7 @@ class _Asked:
         return math.log((1 - self.error) / self.error)
 
     def _lead(self, mixture: Mixture) -> int | None:
-        """Return how many more answers were bad than good; None where nothing can be judged."""
+        """Return how many more answers were bad than good; None if nothing can be judged."""
         answers = self.trials.get(mixture, [])
         if answers.count(INCONCLUSIVE) >= change_point.GIVE_UP_AFTER:
             return None
@@ -92,23 +91,23 @@ def _contradict(one: TrialAnswer, other: TrialAnswer) -> bool:
 def find(
     axes: Sequence[AxisSpan], ask: Ask, *, error: float = 0.0, doubt: float = 0.01
 ) -> BisectResult:
-    """Return which change makes the bundle bad.
+    """Return the change that makes the bundle bad.
 
-    `error` is how often one answer is wrong (0: answers repeat; below 0.5), `doubt` how likely a
-    wrong result may be where answers are. Where answers were taken to repeat and do not, the search
-    begins again with those so far and `error` at `FLAKY`.
+    `error` is the rate of wrong answers (0: answers repeat; below 0.5), `doubt` the allowed
+    probability of a wrong result if answers may be wrong. If answers were assumed to repeat and do
+    not, the search starts again with the answers so far and `error` at `FLAKY`.
     """
     result = _attempt(axes, ask, error, doubt)
     if result is not None:
         return result
     result = _attempt(axes, ask, FLAKY, doubt)
     assert result is not None  # noqa: S101 - no contradiction is raised where answers may be wrong
-    note = f"one bundle answered in two ways: one answer in {1 / FLAKY:.0f} is taken to be wrong"
+    note = f"one bundle gave two different answers: assuming 1 wrong answer in {1 / FLAKY:.0f}"
     return BisectResult(result.culprits, False, result.confidence, (note, *result.reasons))
 
 
 def _attempt(axes: Sequence[AxisSpan], ask: Ask, error: float, doubt: float) -> BisectResult | None:
-    # The doubt is shared by the two ends, the axes and what follows.
+    # The doubt is shared by the two ends, the axes and the rest.
     asked = _Asked(ask, error, doubt / (4 + 2 * len(axes)))
     try:
         return _found(axes, asked)
@@ -121,7 +120,7 @@ def _found(axes: Sequence[AxisSpan], asked: _Asked) -> BisectResult:
     if not axes:
         return BisectResult(reasons=("the two lanes do not differ in anything that can be mixed",))
     everything = Mixture(frozenset(by_name))
-    # The bad one first: what fails on it is what the others are judged by.
+    # The bad one first: its failures are the tests that judge the others.
     for mixture, wanted, lane in ((everything, BAD, "bad"), (Mixture(), GOOD, "good")):
         answer = asked.decided(mixture)
         if answer is not wanted:
@@ -133,7 +132,7 @@ def _found(axes: Sequence[AxisSpan], asked: _Asked) -> BisectResult:
         others = [name for name in needed.items if name not in needed.entangled]
         kept_apart = ", ".join(needed.entangled)
         reasons.append(
-            f"{kept_apart} could not be kept apart from {', '.join(others) or 'each other'}: "
+            f"{kept_apart} could not be separated from {', '.join(others) or 'each other'}: "
             "no bundle with one and without the other could be judged"
         )
     culprits = []
@@ -153,10 +152,10 @@ def _found(axes: Sequence[AxisSpan], asked: _Asked) -> BisectResult:
 
 
 def _confirmed(edges: Mapping[Mixture, TrialAnswer], asked: _Asked) -> list[str]:
-    """Ask both edges of what was found again; return why that says nothing, if it does.
+    """Test both edges of the result again; return why the result is not confirmed, if so.
 
-    Each edge has `SURE` answers in the end. An answer that is not what the search concluded
-    contradicts it, also where that was never asked before.
+    Each edge gets `SURE` answers in all. An answer that differs from the search's conclusion
+    contradicts it, also for an edge that was not tested before.
     """
     for answers in range(1, SURE + 1):
         for mixture, concluded in edges.items():
@@ -173,7 +172,7 @@ def _confirmed(edges: Mapping[Mixture, TrialAnswer], asked: _Asked) -> list[str]
 def _along(
     axis: AxisSpan, names: frozenset[str], asked: _Asked
 ) -> tuple[AxisCulprit, dict[Mixture, TrialAnswer], float]:
-    """Return the culprit along one axis, the mixtures on both sides of it, and how sure it is."""
+    """Return the culprit along one axis, the mixtures on both sides, and the confidence."""
     others = names - {axis.name}
     ends = {Mixture(others): GOOD, Mixture(names): BAD}
     if axis.versions:

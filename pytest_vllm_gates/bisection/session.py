@@ -1,4 +1,4 @@
-"""One bisection: asks for each mixture's outcome, keeps it, and searches."""
+"""One bisection: tests each mixture, keeps its outcome, and searches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEAST_FREE_BYTES = 10 * 2**30
 
 @dataclass
 class Bisection:
-    """Two lanes, what is asked of the bundles between them, and where everything is kept."""
+    """Two lanes, the tests for the bundles between them, and the folder for all files."""
 
     pair: LanePair
     question: BisectQuestion
@@ -41,16 +41,16 @@ class Bisection:
     cache: Path
     say: Callable[[str], None]
     report: Callable[[Trial], None]
-    """Is called with each trial that was made, and with each that is known from before."""
+    """Called with each new trial, and with each trial known from earlier."""
 
     def find(self, *, error: float, doubt: float) -> BisectResult:
-        """Search; returns what was found."""
+        """Search; returns the result."""
         return search.find(self.pair.axes, self._ask, error=error, doubt=doubt)
 
     def pinned(self, result: BisectResult) -> Path | None:
-        """Return a lane with everything of the bad one but the culprits; None where there is none.
+        """Return the bad lane without the culprits, or None if it cannot be made.
 
-        A culprit among releases is at its last good one. It is not tried.
+        A culprit among releases is at its last good release. The lane is not tried.
         """
         if not result.culprits:
             return None
@@ -71,7 +71,7 @@ class Bisection:
 
     @property
     def bad_report(self) -> Path | None:
-        """Return the folder of the bad lane's first report; None where it left none."""
+        """Return the folder of the bad lane's first report; None without a report."""
         first = self.state.known(self._everything.key, 1)
         folder = self._run_folder(Path(first.lane), 1) if first and first.lane else None
         return folder if folder and (folder / gates_run.VERDICT).is_file() else None
@@ -131,7 +131,7 @@ class Bisection:
         return first.failed if first else ()
 
     def _make_room(self, wanted: Path) -> None:
-        """Remove environments that only this bisection made, where the disk is nearly full."""
+        """Remove environments that only this bisection made, if the disk is nearly full."""
         self.cache.mkdir(parents=True, exist_ok=True)
         for file in sorted(self._lanes.glob("*.toml")):
             if shutil.disk_usage(self.cache).free >= LEAST_FREE_BYTES:
@@ -145,6 +145,6 @@ class Bisection:
 
 
 def _line(text: str) -> str:
-    """Return the line of an error that tells most, on one line."""
+    """Return the most informative line of an error."""
     lines = [line.strip().removeprefix("uv: ") for line in text.splitlines() if line.strip()]
     return next((line for line in lines if "because" in line.lower()), lines[0])[:200]

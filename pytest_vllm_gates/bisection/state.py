@@ -1,4 +1,4 @@
-"""The trials of a bisection, kept in one file: a search that was killed goes on where it was."""
+"""The trials of a bisection in one file, so that a killed search can continue."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Trial:
-    """One boot of a bisection, and what it came to."""
+    """One boot of a bisection, and its result."""
 
     mixture: str
     """Its key."""
     number: int
-    """Which trial of the mixture, counted from 1."""
+    """The number of the mixture's trial, counted from 1."""
     answer: TrialAnswer
     why: str
     seconds: float
     lane: str = ""
-    """The file of the lane that was served; empty where none could be made."""
+    """The file of the served lane; empty if it could not be made."""
     vllm: str = ""
     failed: tuple[str, ...] = ()
     """The tests that failed."""
@@ -40,11 +40,11 @@ class Trial:
 
 @dataclass
 class BisectState:
-    """The trials so far, in the file they are kept in."""
+    """The trials so far, and their file."""
 
     file: Path
     question: dict[str, Any]
-    """What the trials are about: those about anything else are not these."""
+    """The subject of the trials; trials about another subject are ignored."""
     trials: list[Trial] = dataclasses.field(default_factory=list)
 
     def known(self, mixture: str, number: int) -> Trial | None:
@@ -67,9 +67,9 @@ class BisectState:
 
 
 def opened(file: Path, question: dict[str, Any]) -> BisectState:
-    """Return the state in `file`, empty where there is none or it is about another question.
+    """Return the state in `file`, empty if it is missing or about another question.
 
-    Raises `UserError` for a file that is no state.
+    Raises `UserError` for another kind of file.
     """
     if not file.exists():
         return BisectState(file, question)
@@ -87,6 +87,6 @@ def opened(file: Path, question: dict[str, Any]) -> BisectState:
         ]
     except (FileError, TypeError, ValueError, KeyError) as error:
         raise UserError(
-            f"{file}: cannot be read: {error}\nbegin again without it: rm {file}"
+            f"{file}: cannot be read: {error}\nstart again without it: rm {file}"
         ) from error
     return BisectState(file, question, trials if document.get("question") == question else [])

@@ -1,4 +1,4 @@
-"""What a search asks, what it is told, and what it finds."""
+"""The questions, answers and results of a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class TrialAnswer(StrEnum):
-    """What one bundle came to."""
+    """The result of one bundle."""
 
     GOOD = "GOOD"
     BAD = "BAD"
@@ -18,16 +18,16 @@ class TrialAnswer(StrEnum):
 
 @dataclass(frozen=True)
 class AxisSpan:
-    """One thing in which the two lanes differ, and what lies between."""
+    """One difference of the two lanes, and the versions between."""
 
     name: str
     good: str
-    """What the good lane has, in words."""
+    """The good lane's value, in words."""
     bad: str
     versions: tuple[str, ...] = ()
-    """The releases from the good one to the bad one, both included; empty where there are none."""
+    """The releases from the good one to the bad one, both included; empty for other axes."""
     items: tuple[str, ...] = ()
-    """The single changes of an axis that consists of several, such as flags."""
+    """The single changes of an axis with several, such as flags."""
     missing: tuple[tuple[str, ...], ...] = ()
     """Commits without a wheel: those between each version and the next; empty for releases."""
     newer_good: bool = False
@@ -43,9 +43,9 @@ class Mixture:
 
     changed: frozenset[str] = frozenset()
     version: tuple[str, str] | None = None
-    """An axis that is at a release between, and the release."""
+    """An axis at a release between, and the release."""
     items: tuple[str, frozenset[str]] | None = None
-    """An axis of which these changes alone are made."""
+    """An axis with only these changes made."""
 
     @property
     def key(self) -> str:
@@ -59,12 +59,12 @@ class Mixture:
 
 
 Ask = Callable[[Mixture, int], TrialAnswer]
-"""Returns what a mixture comes to in its trial of that number, counted from 1."""
+"""Returns a mixture's result in its trial of that number, counted from 1."""
 
 
 @dataclass(frozen=True)
 class AxisCulprit:
-    """What was found along one axis."""
+    """The result along one axis."""
 
     axis: str
     last_good: str
@@ -80,13 +80,13 @@ class AxisCulprit:
 
 @dataclass(frozen=True)
 class BisectResult:
-    """What a search came to."""
+    """The result of a search."""
 
     culprits: tuple[AxisCulprit, ...] = ()
-    """One axis, or those that are bad together alone; empty where nothing was found."""
+    """One axis, or axes that are bad only together; empty if nothing was found."""
     certain: bool = False
-    """Whether every answer that matters was given three times and alike, and leaves one change."""
+    """Whether every deciding answer was given three times alike, and one change remains."""
     confidence: float = 0.0
-    """The probability that the culprits are these, by the stated rate of wrong answers."""
+    """The probability of these culprits, by the stated rate of wrong answers."""
     reasons: tuple[str, ...] = ()
     """Why it is not certain, or why nothing was found."""

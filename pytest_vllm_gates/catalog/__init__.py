@@ -1,1 +1,1 @@
-"""Typed records of what is declared in TOML: families, lanes, conversations, plans, waivers."""
+"""Typed records of the TOML files: families, lanes, conversations, plans, waivers."""

@@ -1,7 +1,7 @@
 """How a family writes tool calls: the form in its file, written out, and found again in text.
 
-A form has places (`NAME`, `ARGUMENTS`, or `KEY` and `VALUE`) and stands between two tags, or it is
-a value in brackets: JSON (`{"name": "NAME", "parameters": ARGUMENTS}`), a list of JSON after a word
+A form has places (`NAME`, `ARGUMENTS`, or `KEY` and `VALUE`). It is between two tags, or it is a
+value in brackets: JSON (`{"name": "NAME", "parameters": ARGUMENTS}`), a list of JSON after a word
 (`functools[…]`), or Python's calls in a list (`[NAME(KEY=VALUE)]`).
 """
 
@@ -31,9 +31,9 @@ OPENING, CLOSING = "[{(", "]})"
 
 @dataclass(frozen=True)
 class WrittenCall:
-    """Calls that a text holds; `block` is their text, and `parts` are those of single calls.
+    """Calls in a text; `block` is their text, and `parts` are the texts of single calls.
 
-    There is one part, the block, where the form tells calls apart by tags alone.
+    If only tags separate the calls of a form, there is one part, the block.
     """
 
     block: str
@@ -53,7 +53,7 @@ class CallForm:
 
     @cached_property
     def opening(self) -> str:
-        """What every call begins with: a tag, a marker, or what comes before the first bracket."""
+        """The beginning of every call: a tag, a marker, or the text before the first bracket."""
         if tag := FIRST_TAG.match(self.call):
             return tag[0]
         markers = [mark for mark in self.tools.markers if mark and self.call.startswith(mark)]
@@ -61,7 +61,7 @@ class CallForm:
 
     @cached_property
     def closing(self) -> str:
-        """What every call ends with: a tag, or the last bracket."""
+        """The end of every call: a tag, or the last bracket."""
         if self._in_tags and (tag := LAST_TAG.search(self.call)):
             return tag[0]
         return "}" if self.call.endswith("ARGUMENTS") else self.call[-1:]
@@ -72,7 +72,7 @@ class CallForm:
 
     @cached_property
     def _json_in_tags(self) -> bool:
-        """Whether a call is an object between its own tags: what it holds may look like one."""
+        """Whether a call is an object between its own tags; its values may look like a call."""
         return self._in_tags and _around(self.call, "NAME").startswith(tuple(OPENING))
 
     @cached_property
@@ -87,7 +87,7 @@ class CallForm:
         return re.compile(r"\s*".join(_literal(part) for part in head.split()))
 
     def written(self, name: str, arguments: Mapping[str, Any]) -> str | None:
-        """Return a call; None where values stand bare between tags, as a template writes them."""
+        """Return a call; None where the form has bare values between tags, as a template writes."""
         if "ARGUMENTS" in self.call:
             text = json.dumps(arguments, ensure_ascii=False)
             return self.tools.call.replace("NAME", name).replace("ARGUMENTS", text)
@@ -107,7 +107,7 @@ class CallForm:
         return rest + text[at:], found
 
     def count(self, found: tuple[WrittenCall, ...]) -> int | None:
-        """Return how many calls there are; None where the form does not tell."""
+        """Return the number of calls; None where the form does not separate them."""
         if not self._in_tags:
             return sum(len(written.parts) for written in found)
         if self._json_in_tags:
@@ -116,7 +116,7 @@ class CallForm:
         return sum(each.block.count(before_name) for each in found) if before_name else None
 
     def bare(self, found: tuple[WrittenCall, ...]) -> str:
-        """Return what the calls hold beside the form: names, keys and values."""
+        """Return the calls' content without the form: names, keys and values."""
         if self._in_tags and not self._json_in_tags:
             text = "".join(written.block for written in found)
             for markup in self._markup:
@@ -125,7 +125,7 @@ class CallForm:
         parts = [part for written in found for part in written.parts]
         for markup in self._markup:
             spaced = re.compile(r"\s*".join(re.escape(part) for part in markup.split()))
-            # Once each: what a call's arguments hold may look like it.
+            # Once each, because the values of arguments may look like it.
             parts = [spaced.sub(" ", part, count=1) for part in parts]
         return " ".join(parts)
 
@@ -168,7 +168,7 @@ def _literal(part: str) -> str:
 def _brackets(text: str, start: int) -> tuple[int, list[int]]:
     """Return where the first bracket at or after a place closes, and where its own commas are.
 
-    Brackets and commas within quotes do not count. What is never closed ends with the text.
+    Brackets and commas within quotes do not count. An open bracket closes at the text's end.
     """
     depth, quote, escaped = 0, "", False
     commas: list[int] = []

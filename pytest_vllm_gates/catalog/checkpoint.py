@@ -1,4 +1,4 @@
-"""A checkpoint: the weights a server is asked to load."""
+"""A checkpoint: the weights that a server loads."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Weights by the name their goldens are kept under and the source vLLM is given."""
+    """Weights: the name of their goldens' folder, and the source that is passed to vLLM."""
 
     name: str
     source: str
     revision: str | None = None
     serve: dict[str, Any] = field(default_factory=dict)
     untaught: tuple[str, ...] = ()
-    """Kinds of questions about pictures that it cannot answer, of a miniature."""
+    """Kinds of questions about pictures that a miniature cannot answer."""
 
     @property
     def folder(self) -> Path | None:

@@ -20,7 +20,7 @@ SHAPES = data.FOLDER / "shapes.toml"
 
 
 class Conversation(toml.Record):
-    """Messages and tools as a client sends them, with what any sane answer must hold."""
+    """Messages and tools as a client sends them, with words that a sane answer contains."""
 
     name: toml.Name
     title: toml.Sentence
@@ -28,27 +28,27 @@ class Conversation(toml.Record):
     tools: tuple[dict[str, Any], ...] = ()
     thinking: Literal["on", "off", "unset"] = "unset"
     effort: str | None = None
-    """Reasoning effort to ask for, of those the family knows."""
+    """The reasoning effort to request, one of the family's."""
     continue_last: bool = False
-    """Whether the last message is an answer the model is to go on with."""
+    """Whether the last message is an answer that the model continues."""
     repeat_last: int = Field(default=1, ge=1, le=1_000_000)
     """How often the last message's text is repeated: a long prompt in a short file."""
     ask: bool = False
-    """Whether the gates may ask for a completion, and not only render the prompt."""
+    """Whether the gates may request a completion, and not only render the prompt."""
     answer_holds: tuple[str, ...] = ()
-    """Words of which a sensible answer holds at least one, case aside."""
+    """A sensible answer contains at least one of these words, in any case of letters."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Conversation:
         if not self.messages:
-            raise ValueError("messages is empty: a conversation has one at least")
+            raise ValueError("messages is empty: a conversation has at least one message")
         return self
 
     def body(self, family: Family) -> dict[str, Any]:
         """Return the request as a client sends it, vLLM's extensions of OpenAI's API included.
 
-        `${user}`, `${assistant}`, `${end_of_turn}` and `${stop}` in a text become the family's own
-        markers, so that one file can quote every family's.
+        `${user}`, `${assistant}`, `${end_of_turn}` and `${stop}` in a text become the family's
+        markers, so that one file can quote every family's markers.
         """
         words = family.prompt.words
         messages = [_filled(message, words) for message in self.messages]
@@ -67,7 +67,7 @@ class Conversation(toml.Record):
 
     @property
     def has_images(self) -> bool:
-        """Whether a message holds an image."""
+        """Whether a message contains an image."""
         return any(
             isinstance(part, dict) and part.get("type") == "image_url"
             for message in self.messages
@@ -76,7 +76,7 @@ class Conversation(toml.Record):
         )
 
     def thinks(self, family: Family) -> bool:
-        """Return whether the family is to think when it answers."""
+        """Return whether the family must think when it answers."""
         thinking = family.thinking
         return thinking is not None and (
             self.thinking == "on" or (self.thinking == "unset" and thinking.default)
@@ -90,7 +90,7 @@ class Conversation(toml.Record):
         if self.thinking != "unset" and (thinking is None or thinking.switch is None):
             return f"{family.name} has no thinking switch"
         if self.effort and (thinking is None or self.effort not in thinking.efforts):
-            return f"{family.name} knows no reasoning effort {self.effort!r}"
+            return f"{family.name} does not have the reasoning effort {self.effort!r}"
         if self.tools and family.tools is None:
             return f"{family.name} calls no tools"
         if self.tools and thinking is not None and not thinking.with_tools and self.thinks(family):
@@ -99,15 +99,15 @@ class Conversation(toml.Record):
 
 
 class ClientShape(Conversation):
-    """A conversation that clients send, to see what becomes of it in a prompt."""
+    """A conversation that clients send, to see its prompt."""
 
     clients: toml.Sentence
-    """Who sends it."""
+    """The clients that send it."""
     reference: str
 
     @property
     def sent_by(self) -> str:
-        """Who sends it and where that can be read."""
+        """The clients that send it, and a source."""
         return f"{self.clients} ({self.reference})"
 
 
@@ -136,7 +136,7 @@ def _filled(value: Any, words: Mapping[str, str]) -> Any:
 
 
 def load_all(project: Path) -> tuple[Conversation, ...]:
-    """Read every conversation, a project's own `conversations/*.toml` overriding by name."""
+    """Read every conversation; a project's `conversations/*.toml` override by name."""
     files = {
         path.stem: path
         for folder in (SHIPPED, project / "conversations")

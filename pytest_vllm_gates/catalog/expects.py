@@ -1,4 +1,4 @@
-"""What a lane's bundle was made for."""
+"""The machine that a lane's bundle was made for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytest_vllm_gates.catalog import toml
 
 
 class Expects(toml.Record):
-    """What the bundle was made for; compared with the machine before a boot."""
+    """The machine that the bundle was made for; compared with this machine before a boot."""
 
     driver: str | None = None
     cuda: str | None = None

@@ -36,25 +36,25 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).parent.parent / "families"
 MEMBERS = "members"
 MAIN = "main"
-"""The folder of the main line's goldens, beside those of the members."""
+"""The folder of the main line's goldens, beside the members' folders."""
 TAKEN = ("baselines", "incidents")
-"""Folders of `golden/` that belong to no family."""
+"""Folders of `golden/` that do not belong to a family."""
 
 
 class Family(toml.Record):
-    """What is true of a family, or of one member of it, whatever serves it."""
+    """The facts of a family, or of one member of it, whatever serves it."""
 
     name: toml.Name
     """`<family>`, or `<family>/<member>`."""
     title: toml.Sentence
     line: toml.Name
-    """The member's name under which the main line is known, too."""
+    """The main line's name as a member."""
     aliases: tuple[toml.Name, ...] = ()
-    """Other names that `--model` takes for it."""
+    """Other names that `--model` accepts for it."""
     architectures: tuple[str, ...] = Field(min_length=1)
     model_types: tuple[str, ...] = Field(min_length=1)
     recognise: tuple[str, ...] = Field(default=("*",), min_length=1)
-    """Patterns of repository or folder names, where architectures do not tell members apart."""
+    """Patterns of repository or folder names, where members share an architecture."""
     prompt: Prompt
     context: Context
     checkpoints: tuple[CheckpointEntry, ...] = Field(min_length=1)
@@ -63,13 +63,13 @@ class Family(toml.Record):
     thinking: Thinking | None = None
     tools: Tools | None = None
     vision: Vision | None = None
-    """How it sees images; absent where it reads text alone."""
+    """How it reads images; absent if it reads only text."""
     pooling: Pooling | None = None
-    """How it makes a vector of a text; absent where it answers."""
+    """How it makes a vector of a text; absent if it writes answers."""
     load: dict[str, Any] = Field(default_factory=dict)
-    """What its planned load has otherwise than `load.toml`."""
+    """Changes of its planned load to `load.toml`."""
     throughput: dict[str, Any] = Field(default_factory=dict)
-    """What its throughput is measured with otherwise than `throughput.toml` says."""
+    """Changes of its throughput plan to `throughput.toml`."""
     not_applicable: dict[str, str] = Field(default_factory=dict)
     gotchas: tuple[Gotcha, ...] = ()
     unserved: tuple[Unserved, ...] = ()
@@ -90,7 +90,7 @@ class Family(toml.Record):
         return {self.thinking.switch: state == "on"}
 
     def native_context(self, source: str) -> int | None:
-        """Return the tokens that a listed checkpoint of the Hub was made for; None for others."""
+        """Return the context, in tokens, of a listed checkpoint of the Hub; None for others."""
         for entry in self.checkpoints:
             if entry.hub and entry.hub.lower() == source.lower():
                 return entry.native or self.context.native
@@ -109,7 +109,7 @@ class Family(toml.Record):
         return tuple(dict.fromkeys(marker.strip() for marker in markers))
 
     def recognises(self, architectures: tuple[str, ...], model_type: str, source: str) -> bool:
-        """Return whether a checkpoint's `config.json` and name say that it is of this member."""
+        """Return whether a checkpoint is of this member, by its `config.json` and name."""
         is_of_family = model_type in self.model_types or set(architectures) & set(
             self.architectures
         )
@@ -125,7 +125,7 @@ class Family(toml.Record):
         ) or bool(self.entry_of_folder(source))
 
     def entry_of_folder(self, source: str) -> CheckpointEntry | None:
-        """Return the checkpoint whose folder this is, by whichever spelling."""
+        """Return the checkpoint of this folder, in any spelling of the path."""
         folder = str(Path(source).expanduser().resolve())
         return next((entry for entry in self.checkpoints if entry.folder == folder), None)
 
@@ -142,7 +142,7 @@ def files(project: Path) -> dict[str, Path]:
 def load(name: str, project: Path) -> Family:
     """Read the family or the member called `name`, or with that alias.
 
-    Raises `UserError` for an unknown name, and for any fault in the file, in whichever member.
+    Raises `UserError` for an unknown name, and for a fault anywhere in the file.
     """
     family_files = files(project)
     # `llama/3` is that member, and `llama3` an alias of the main line.
@@ -166,8 +166,8 @@ def recognise(
 ) -> Family | None:
     """Return the family or member a checkpoint is of, by its `config.json` and its name.
 
-    Where several would do, the one that lists the checkpoint is meant, then the one of that model
-    type, then the one whose name pattern says more, and a main line before its members.
+    If several match, the order is: the one that lists the checkpoint, the one of that model
+    type, the one with the more specific name pattern, and a main line before its members.
     """
     families = [
         family
@@ -192,7 +192,7 @@ def load_all(project: Path) -> Iterator[Family]:
 
 
 def _base(source: str) -> str:
-    """Return a repository's or a folder's own name, without whose or where it is."""
+    """Return a repository's or a folder's name, without its owner or path."""
     return source.rstrip("/").rpartition("/")[2].lower()
 
 
@@ -212,21 +212,21 @@ def _refuse_taken(family: str, path: Path, text: str, members: Iterable[str]) ->
     """Raise `UserError` for a name whose folder of goldens belongs to something else."""
     if family.lower() in TAKEN:
         raise UserError(
-            f"{path}: a family cannot be called {family!r}: golden/{family}/ holds the project's "
+            f"{path}: a family cannot be called {family!r}: golden/{family}/ has the project's "
             f"{family.lower()}\nrename the file"
         )
     for member in members:
         if member.lower() == MAIN:
             place = toml.place(path, text, (MEMBERS, member))
             raise UserError(
-                f"{place}: a member cannot be called {member!r}: golden/{family}/{MAIN}/ holds the "
-                f"main line's goldens\nrename [{MEMBERS}.{member}]; if golden/{family}/{member}/ "
-                "holds its goldens, rename that folder, too"
+                f"{place}: a member cannot be called {member!r}: golden/{family}/{MAIN}/ contains "
+                f"the main line's goldens\nrename [{MEMBERS}.{member}]; if "
+                f"golden/{family}/{member}/ contains its goldens, rename that folder, too"
             )
 
 
 def _place_folders(table: Any, folder: Path) -> None:
-    """Make the checkpoints' folders absolute; what is no such table is told when it is read."""
+    """Make the checkpoints' folders absolute; validation reports wrong tables later."""
     checkpoints = table.get("checkpoints") if isinstance(table, dict) else None
     for checkpoint in checkpoints if isinstance(checkpoints, list) else ():
         if isinstance(checkpoint, dict) and isinstance(checkpoint.get("folder"), str):

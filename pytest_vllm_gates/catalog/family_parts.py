@@ -1,4 +1,4 @@
-"""The tables of a family's file: what it has, where its weights are, its traps."""
+"""The tables of a family's file: its abilities, its weights, its traps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Thinking(toml.Record):
     close: str
     opened_by: Literal["template", "model"]
     switch: str | None = None
-    """The chat-template keyword; absent where thinking cannot be switched."""
+    """The chat-template keyword; absent if thinking cannot be switched."""
     default: bool
     with_tools: bool = True
     efforts: tuple[str, ...] = ()
-    """The reasoning efforts the template knows."""
+    """The reasoning efforts that the template accepts."""
     effort_numbers: tuple[int, int] | None = None
-    """The least and the largest effort of those that are numbers, both among them."""
+    """The least and the largest numeric effort, both included."""
 
     @model_validator(mode="after")
     def _numbers_are_ordered(self) -> Thinking:
@@ -38,20 +38,20 @@ class Tools(toml.Record):
     result: str
     markers: tuple[str, ...]
     json_of: tuple[Literal["declarations", "arguments", "values", "results"], ...] = ()
-    """What a prompt holds as JSON: the parameters of tools, the arguments of calls, or those of
+    """The parts of a prompt that are JSON: the parameters of tools, the arguments of calls, or only
     the arguments that are lists and objects, and the text of results."""
     alone: bool = False
-    """Whether an answer that calls has no room for text beside the call."""
+    """Whether an answer with a call cannot have text beside the call."""
 
 
 class Context(toml.Record):
-    """Tokens of context: what the model was made for and what the deployment plans for."""
+    """Tokens of context: the model's own and those that the deployment plans for."""
 
     native: int = Field(gt=0)
-    """What `config.json` says, without rope scaling; a checkpoint may have its own."""
+    """The value of `config.json`, without rope scaling; a checkpoint may have its own."""
     planned: int = Field(gt=0)
     concurrency: int = Field(default=4, gt=0)
-    """Requests of the planned length that are to fit at once."""
+    """Concurrent requests of the planned length that must fit."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Context:
@@ -63,7 +63,7 @@ class Context(toml.Record):
 
 
 class Sampling(toml.Record):
-    """The sampling its makers recommend; gates themselves always ask greedily."""
+    """The sampling that its makers recommend; gates always request greedy answers."""
 
     temperature: float = Field(ge=0)
     top_p: float = Field(gt=0, le=1)
@@ -78,13 +78,13 @@ class CheckpointEntry(toml.Record):
     hub: str | None = None
     revision: str | None = None
     folder: str | None = None
-    """In a family's file, as seen from that file; else absolute."""
+    """In a family's file relative to that file; else absolute."""
     miniature: str | None = None
     native: int | None = Field(default=None, gt=0)
-    """Its context where it is not the family's `context.native`."""
+    """Its context, if it differs from the family's `context.native`."""
     serve: dict[str, Any] = Field(default_factory=dict)
     untaught: tuple[Literal["digit", "count", "which"], ...] = ()
-    """Questions about pictures that a miniature was not taught; all others are asked them all."""
+    """Kinds of questions about pictures that a miniature was not taught."""
 
     @model_validator(mode="after")
     def _taught_by_us(self) -> CheckpointEntry:
@@ -102,16 +102,16 @@ class CheckpointEntry(toml.Record):
 
 
 class Gotcha(toml.Record):
-    """A known trap of the family and where it was reported."""
+    """A known trap of the family and its report."""
 
     what: str
     reference: str
 
 
 class Unserved(toml.Record):
-    """Releases of vLLM that no check can judge, because they serve nothing of the family right.
+    """Releases of vLLM that checks cannot judge, because they do not serve the family correctly.
 
-    `--model all` leaves the family out there and says so; by its name it is judged, and fails.
+    `--model all` leaves the family out there and reports it; named itself it is judged, and fails.
     """
 
     versions: known_defects.EndingVersions

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def serving(family: Family, checkpoint: Checkpoint, lane: Lane) -> dict[str, Any]:
-    """Return the flags that say how a checkpoint is served: the lane has the last word."""
+    """Return the flags that serve a checkpoint; the lane's flags override the others."""
     return merged(family.serve, checkpoint.serve, lane.serve)
 
 
@@ -25,7 +25,7 @@ PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_siz
 def devices(serve: Mapping[str, Any]) -> int:
     """Return how many devices a server with these flags needs.
 
-    A number that makes no sense counts as one: preflight names it.
+    An invalid number counts as one: preflight reports it.
     """
     count = 1
     for name in PARALLEL:
@@ -67,7 +67,7 @@ def command_line(flags: Mapping[str, Any]) -> list[str]:
 def start_command(
     lane: Lane, program: Sequence[str], arguments: Sequence[str], model: str, port: int
 ) -> list[str]:
-    """Return the command that starts a server: the lane's own `program`, or through its prefix."""
+    """Return the command that starts a server: the lane's `program`, or its prefix and the rest."""
     if lane.command is None:
         return [*program, *arguments]
     words = {"{port}": str(port), "{model}": model}
@@ -90,8 +90,8 @@ def without(
 ) -> list[str]:
     """Return `arguments` without these options: `valued` with their values, and `flags`.
 
-    A value stands in the next argument, after `=`, or, for an option of one letter, right behind.
-    Those that are `optional` may be without one, before another option or at the end.
+    A value is the next argument, follows `=`, or directly follows an option of one letter.
+    An option in `optional` may have no value, before another option or at the end.
     """
     kept_arguments: list[str] = []
     remaining = iter(arguments)

@@ -1,4 +1,4 @@
-"""The request headers of a lane: which may be set, and the variables that their values name."""
+"""The request headers of a lane: the allowed ones, and the variables in their values."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A token (RFC 9110, section 5.6.2)."""
 VALUE = re.compile(r"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
-"""Visible characters, with blanks between them alone (RFC 9110, section 5.5)."""
+"""Visible characters, with blanks only between them (RFC 9110, section 5.5)."""
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 AUTHORIZATION, HOST = "Authorization", "Host"
 SPELLED = {name.lower(): name for name in (AUTHORIZATION, HOST)}
-"""Headers that clients set as well, and that a lane's take the place of."""
+"""Headers that clients set as well; a lane's replace them."""
 OURS = frozenset(
     {
         "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
         "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "x-request-id",
     }
 )  # fmt: skip
-"""Headers that the client sets itself: they frame a request, or identify it."""
+"""Headers that the client sets: they frame a request, or identify it."""
 
 
 def faults(headers: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with a lane's headers, without their values."""
+    """Yield the faults of a lane's headers, without their values."""
     seen: dict[str, str] = {}
     for name, value in headers.items():
         if not NAME.fullmatch(name):
@@ -41,7 +41,7 @@ def faults(headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def variables(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each header's name with the name of a variable that its value names as `${NAME}`."""
+    """Yield each header's name with each variable that its value contains as `${NAME}`."""
     for name, value in headers.items():
         for match in VARIABLE.finditer(value):
             yield name, match[1]

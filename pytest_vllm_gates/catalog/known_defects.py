@@ -1,7 +1,7 @@
-"""Known defects of released vLLM, and which findings of a check they cover.
+"""Known defects of released vLLM, and the findings of checks that they cover.
 
-A family file lists the defects of its own parsers; `data/known_defects/<gate>.toml` lists those
-that every family meets. A project adds its own in a `known_defects.toml` beside its
+A family file lists the defects of its parsers; `data/known_defects/<gate>.toml` lists defects
+of every family. A project adds its own in a `known_defects.toml` beside its
 `pyproject.toml`.
 """
 
@@ -28,7 +28,7 @@ NAME = "known_defects.toml"
 SHIPPED = data.FOLDER / "known_defects"
 ANY = "*"
 ENDS = {"<", "<=", "==", "===", "~="}
-"""Operators of PEP 440 that leave out what is released later."""
+"""Operators of PEP 440 that exclude later releases."""
 LONGEST_VERSIONS = 200
 
 
@@ -39,20 +39,20 @@ def _specifies(versions: str) -> str:
     try:
         SpecifierSet(versions)
     except InvalidSpecifier as error:
-        raise ValueError(f"{versions!r} is no set of versions, {example}") from error
+        raise ValueError(f"{versions!r} is not a set of versions, {example}") from error
     return versions
 
 
 Versions = Annotated[str, AfterValidator(_specifies)]
-"""A set of versions of vLLM as PEP 440 writes it."""
+"""A set of versions of vLLM as a PEP 440 specifier."""
 
 
 class KnownDefect(toml.Record):
     """A defect of released vLLM that a gate's check meets.
 
-    It covers a finding of the check `check` in these `versions` of vLLM (PEP 440) whose traits are
-    those of `when` and whose sentence matches `shows` (a regular expression), and no other. With
-    `device` it is of vLLM's builds for that device alone.
+    It covers only findings of the check `check` in these `versions` of vLLM (PEP 440) whose traits
+    match `when` and whose sentence matches `shows` (a regular expression). With `device` only
+    vLLM's builds for that device have it.
     """
 
     check: toml.Name
@@ -61,7 +61,7 @@ class KnownDefect(toml.Record):
     reference: toml.Sentence
     shows: str
     device: Literal["cpu", "cuda", "rocm"] | None = None
-    """What vLLM's build has to serve on; None where it is the same on each."""
+    """The device of vLLM's build; None if all builds have the defect."""
     when: dict[toml.Name, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
         default_factory=dict
     )
@@ -78,7 +78,7 @@ class KnownDefect(toml.Record):
     def _is_a_pattern(cls, shows: str) -> str:
         if patterns.matches_everything(patterns.checked(shows)):
             raise ValueError(
-                f"{shows!r} matches every sentence: name words of the finding that it covers"
+                f"{shows!r} matches every sentence: use words of the finding that it covers"
             )
         return shows
 
@@ -88,7 +88,7 @@ def ending(versions: str) -> str:
     if any(specifier.operator in ENDS for specifier in SpecifierSet(versions)):
         return versions
     raise ValueError(
-        f"{versions!r} never ends: name the first version that is not looked at yet, such as "
+        f"{versions!r} never ends: name the first version that is not checked yet, such as "
         "'>=0.30,<0.34'"
     )
 
@@ -99,7 +99,7 @@ def _ends(defect: KnownDefect) -> KnownDefect:
 
 
 EndingDefect = Annotated[KnownDefect, AfterValidator(_ends)]
-"""A defect whose versions have an end, as all in files do: it is looked at anew one day."""
+"""A defect whose versions have an end, as in every file, so that it is checked again."""
 EndingVersions = Annotated[Versions, AfterValidator(ending)]
 
 
@@ -138,12 +138,12 @@ def sort_findings(
     *,
     device: str | None = None,
 ) -> SortedFindings:
-    """Sort what `check` found in `cases` by what is known of this `version` of vLLM.
+    """Sort the findings of `check` in `cases` by the known defects of this `version` of vLLM.
 
-    A defect covers only the findings its entry describes. One of this version, for which there was
-    a case and no finding, is gone: its entry can go, too; a case in which something else is wrong
-    tells nothing of it. Where the version is not known nothing is covered. Where the `device` is
-    not known a defect of one device may be there, and is never gone.
+    A defect covers only the findings its entry describes. A defect of this version with a case and
+    without a finding is gone: its entry can be removed. A case with another fault is not evidence
+    of that. With an unknown version nothing is covered. With an unknown `device` a defect of one
+    device counts as possible, and never as gone.
     """
     applicable = [
         defect
@@ -179,7 +179,7 @@ def sort_findings(
 
 
 def contains(versions: str, version: str | None) -> bool:
-    """Return whether a version of vLLM is in the set; none is where it is not known."""
+    """Return whether a version of vLLM is in the set; an unknown version never is."""
     try:
         parsed = Version(version or "")
     except InvalidVersion:

@@ -1,4 +1,4 @@
-"""A lane: one pinned bundle that serves, read from `lanes/<name>.toml`."""
+"""A lane: one pinned bundle that serves models, read from `lanes/<name>.toml`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_vllm_gates.errors import UserError
 
 SHIPPED = Path(__file__).parent.parent / "lanes"
 
-# TOML knows lists only; a frozen record keeps them as tuples.
+# TOML has only lists; a frozen record stores them as tuples.
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 
 SUFFIX = ".toml"
@@ -30,13 +30,13 @@ ATTACHED = "base-url"
 """The name of the lane that is a running server's URL."""
 FORMS = ("python", "lock", "command", "base_url")
 
-# What a lock's environment is made with.
+# Keys for making a lock's environment.
 MAKING = ("python_version", "requires_python", "torch_backend")
-# What a lock is resolved for.
+# Keys for resolving a lock.
 RELEASE = ("vllm", "device")
-# How a server that runs already is reached.
+# Keys for reaching a running server.
 REACHING = ("api_key_env", "headers", "verify")
-# Keys that would be read and then have no effect in a lane of this form.
+# Keys that have no effect in a lane of this form.
 IDLE = {
     "python": (*MAKING, *RELEASE, *REACHING),
     "lock": REACHING,
@@ -47,7 +47,7 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class StartCommand(toml.Record):
-    """How this lane's vLLM is started: the interpreter's arguments before the flags.
+    """How to start this lane's vLLM: the interpreter's arguments before the flags.
 
     The default is the entry point every release so far has; from 0.30 on it is deprecated in
     favour of `vllm.entrypoints.launchers`, which the shipped lanes name. A lane with `vllm` has
@@ -65,52 +65,53 @@ class Lane(toml.Record):
     file: Path
     title: toml.Sentence
     vllm: str | None = None
-    """The release that a lock is resolved for: whatever the lane leaves out follows from it, by
-    `data/releases.toml`."""
+    """The release that a lock is resolved for; keys that the lane leaves out get this release's
+    values from `data/releases.toml`."""
     device: releases.DeviceName | None = None
-    """What such a lock is for: by default what this machine has."""
+    """The device that the lock is for; by default this machine's."""
     python: str | None = None
     lock: str | None = None
     command: Words | None = None
     base_url: str | None = None
     served_model_name: str | None = None
-    """The name that the server of a command gives its model, where it takes none of vLLM's flags:
-    it then gets none, and need not have `/health`."""
+    """The model name of a command's server that does not accept vLLM's flags: it gets no flags, and
+    need not have `/health`."""
 
     api_key_env: Variable | None = None
-    """The environment variable that holds the key of this server; in place of --api-key-env."""
+    """The environment variable with this server's API key; instead of --api-key-env."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Headers of every request to this server; `${NAME}` in a value is an environment variable."""
     verify: bool | str = True
-    """How the server's certificate is checked: with the usual authorities, not at all, or with
-    those of this file or folder."""
+    """How the server's certificate is checked: with the usual authorities, not at all, or with the
+    authorities of this file or folder."""
 
     python_version: Annotated[str, Field(pattern=r"^3\.\d+(\.\d+)?$")] | None = None
-    """The Python that the lock's environment is made on, wherever this machine has it: the bundle
-    is the same whatever runs pytest."""
+    """The Python version of the lock's environment, wherever this machine has it: the bundle does
+    not depend on the Python that runs pytest."""
     requires_python: str | None = None
-    """The Pythons it may be made on where that one is missing."""
+    """The Python versions to use if that one is missing."""
     torch_backend: str | None = None
     checkpoint: str | None = None
     overlay: str | None = None
     env: dict[str, str] = Field(default_factory=dict)
     serve: dict[str, Any] = Field(default_factory=dict)
-    """vLLM's flags; of a server that runs already, those that are known."""
+    """vLLM's flags; for a running server, the known ones."""
     lora_modules: dict[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
-    """Your LoRA adapters by name, each a folder as PEFT writes it, from the lane's own: those of
-    `--features lora`, in place of the miniature's. What a lane always serves stands in `serve`."""
+    """Your LoRA adapters by name, each a folder in PEFT's format, relative to the lane's folder.
+    `--features lora` serves them instead of the miniature's. A lane's permanent adapters are in
+    `serve`."""
     start: StartCommand = StartCommand()
     expects: Expects = Expects()
     waive: dict[str, str] = Field(default_factory=dict)
-    """Preflight checks whose failure is no failure here, each with the reason."""
+    """Preflight checks whose failure is accepted here, each with the reason."""
     batch_invariant: bool = False
-    """Whether an answer's tokens are the same in any company and on any prefix. Kernels that sum in
-    another order for another batch are not; there an answer of equal likelihood is enough."""
+    """Whether an answer's tokens do not depend on concurrent requests and cached prefixes. Kernels
+    whose order of sums depends on the batch differ; there an equally likely answer is enough."""
 
     load: dict[str, Any] = Field(default_factory=dict)
-    """What the load gate sends and asks for here, otherwise than `load.toml` and the family say."""
+    """Changes of this lane's load plan to `load.toml` and the family."""
     throughput: dict[str, Any] = Field(default_factory=dict)
-    """How throughput is measured here, otherwise than `throughput.toml` and the family say."""
+    """Changes of this lane's throughput plan to `throughput.toml` and the family."""
     numerics: NumericScales = NumericScales()
 
     @model_validator(mode="after")
@@ -129,23 +130,23 @@ class Lane(toml.Record):
             )
         if self.served_model_name is not None and self.command is None:
             raise ValueError(
-                "served_model_name here is for a command that takes none of vLLM's flags; "
-                "elsewhere it is a flag, in [serve]"
+                "served_model_name here is for a command that does not accept vLLM's flags; "
+                "otherwise set it as a flag in [serve]"
             )
         if wrong := [*request_headers.faults(self.headers)]:
             raise ValueError("; ".join(wrong))
         if self.api_key_env and request_headers.has(self.headers, request_headers.AUTHORIZATION):
-            raise ValueError("api_key_env and the header Authorization both are the key; keep one")
+            raise ValueError("api_key_env and the header Authorization both set the key; keep one")
         idle = [key for key in IDLE[forms[0]] if key in self.model_fields_set]
         if idle:
             raise ValueError(
-                f"{', '.join(idle)} would do nothing in a lane that has {forms[0]}; leave it out"
+                f"{', '.join(idle)} has no effect in a lane that has {forms[0]}; leave it out"
             )
         return self
 
     @property
     def form(self) -> str:
-        """Which of the four forms this lane has."""
+        """The form of this lane, one of four."""
         return next(form for form in FORMS if getattr(self, form) is not None)
 
     @property
@@ -160,7 +161,7 @@ class Lane(toml.Record):
 
     @property
     def authorities(self) -> bool | str:
-        """`verify`, with the path of a file of authorities taken from the lane's folder."""
+        """`verify`, with the path of a file of authorities relative to the lane's folder."""
         if isinstance(self.verify, bool):
             return self.verify
         return str(self.file.parent / Path(self.verify).expanduser())
@@ -180,9 +181,9 @@ def files(project: Path) -> dict[str, Path]:
 
 
 def read(path: Path, name: str, file: Path) -> Lane:
-    """Read a lane's file, and complete one of a release; `file` is where it is taken to lie.
+    """Read a lane's file, and complete a lane of a release; `file` is its assumed path.
 
-    Nothing that it names is looked for. Raises `UserError` for a faulty file.
+    Files that it names are not checked. Raises `UserError` for a faulty file.
     """
     text, table = outside.read(path)
     if "vllm" in table:
@@ -193,12 +194,12 @@ def read(path: Path, name: str, file: Path) -> Lane:
 def _named_file(name: str) -> Path:
     file = Path(name).expanduser().absolute()
     if not file.is_file():
-        raise UserError(f"{name}: there is no such file of a lane\nlist them: vllm-gates lane list")
+        raise UserError(f"{name}: lane file not found\nlist the lanes: vllm-gates lane list")
     return file
 
 
 def load(name: str, project: Path) -> Lane:
-    """Read the lane called `name`, or the one in a file that is named (`out/mine.toml`).
+    """Read the lane called `name`, or a lane's file by its path (`out/mine.toml`).
 
     Raises `UserError` for an unknown name or a faulty file.
     """

@@ -1,4 +1,4 @@
-"""Which line of a TOML file a key stands on: for messages, since a parsed table has no lines."""
+"""Finds the line of a key in a TOML file for messages: a parsed table has no line numbers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ PART = re.compile(r"\"[^\"]*\"|'[^']*'|[^.]+")
 
 
 class TomlLine(NamedTuple):
-    """A line that is a table's head or begins with a key."""
+    """A line with a table's header, or one that begins with a key."""
 
     number: int
     """Counted from 1."""
     path: tuple[str, ...]
-    """The table's path, and the key's behind it."""
+    """The table's path, followed by the key's."""
     is_head: bool
     item: int | None
-    """Which of an array's tables it stands in, counted from 0; None outside arrays of tables."""
+    """The index of the table in an array of tables, from 0; None outside such arrays."""
 
 
 def line_of(text: str, location: tuple[str | int, ...]) -> int | None:
-    """Return the 1-based line of the key at `location`; its table's head where the key is not.
+    """Return the 1-based line of the key at `location`; its table's header if the key is missing.
 
-    An integer in `location` is a place in an array; only the first one is looked at.
+    An integer in `location` is a place in an array; only the first one is used.
     """
     keys = tuple(part for part in location if isinstance(part, str))
     item = next((part for part in location if isinstance(part, int)), None)
@@ -34,7 +34,7 @@ def line_of(text: str, location: tuple[str | int, ...]) -> int | None:
     for line in _scanned(text):
         if line.path != keys[: len(line.path)]:
             continue
-        # Of an array's tables, and of those inside them, only the one that is meant counts.
+        # In an array of tables, and inside its tables, only the named table counts.
         if item is not None and line.item not in {None, item}:
             continue
         if not line.is_head:
@@ -45,7 +45,7 @@ def line_of(text: str, location: tuple[str | int, ...]) -> int | None:
 
 @functools.lru_cache(maxsize=1)
 def _scanned(text: str) -> list[TomlLine]:
-    """Return the lines of `text` that can be meant; the last text is kept for its next mistake."""
+    """Return the lines of `text` with keys or headers; cached for the next mistake in the text."""
     found: list[TomlLine] = []
     items: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The matrix of requests the conversation gates walk, read from `matrix.toml`."""
+"""The matrix of requests that the conversation gates send, read from `matrix.toml`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNDECLARED = "undeclared"
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of what may be asked of a chat; the fields are the matrix's dimensions."""
+    """One combination of a chat request's options; the fields are the matrix's dimensions."""
 
     thinking: str
     tools: str
@@ -56,7 +56,7 @@ class Cell:
 
 
 class ConversationRule(toml.Record):
-    """Which conversation asks for a combination of turns, tools and format."""
+    """The conversation for a combination of turns, tools and format."""
 
     turns: str
     tools: tuple[str, ...]
@@ -70,7 +70,7 @@ class ConversationRule(toml.Record):
         with_thinking = conversation.model_copy(update={"thinking": cell.thinking})
         body = with_thinking.body(family)
         if not with_thinking.thinks(family):
-            # A client sends back the reasoning it was given, and it was given none.
+            # A client sends back the reasoning that it received, and it received none.
             body["messages"] = [_without_reasoning(message) for message in body["messages"]]
         if cell.tools == "named":
             name = body["tools"][0]["function"]["name"]
@@ -100,7 +100,7 @@ class Dangerous(toml.Record):
 
 
 class Matrix(toml.Record):
-    """The dimensions, what asks for a combination, what is left out and what never is."""
+    """The dimensions, the conversations, the combinations left out, and those never left out."""
 
     dimensions: dict[str, tuple[str, ...]]
     asked: tuple[ConversationRule, ...]
@@ -108,10 +108,10 @@ class Matrix(toml.Record):
     dangerous: tuple[Dangerous, ...] = Field(default=())
 
     def asks(self, cell: Cell) -> ConversationRule:
-        """Return what asks for a cell; raises `UserError` for one that nothing asks for."""
+        """Return the rule for a cell; raises `UserError` for a cell without one."""
         rule = self._asking(cell)
         if rule is None:
-            raise UserError(f"{SHIPPED.name}: no [[asked]] entry asks for {cell.name}")
+            raise UserError(f"{SHIPPED.name}: no [[asked]] entry matches {cell.name}")
         return rule
 
     def _asking(self, cell: Cell) -> ConversationRule | None:
@@ -126,7 +126,7 @@ class Matrix(toml.Record):
         )
 
     def cells(self) -> tuple[Cell, ...]:
-        """Return the cells to walk, each whose stop is set after the one whose stop is not."""
+        """Return the cells to walk; a cell with a stop follows the same cell without it."""
         plain = {name: values[0] for name, values in self.dimensions.items()}
         required_cells = [Cell(**{**plain, **combination.cell}) for combination in self.dangerous]
         required_cells += self._pairs()
@@ -137,10 +137,10 @@ class Matrix(toml.Record):
         return tuple(ordered)
 
     def _pairs(self) -> Iterator[Cell]:
-        """Yield cells that together hold every pair of values which a sensible cell can hold.
+        """Yield cells that together contain every pair of values that a sensible cell can have.
 
-        Greedy: always the cell that adds most pairs, the first of several. The ready-made
-        generators of pairs give pairs up when combinations are left out.
+        Greedy: always the first of the cells that add most pairs. Existing pairwise generators lose
+        pairs when combinations are left out.
         """
         products = itertools.product(*self.dimensions.values())
         cells = [Cell(**dict(zip(self.dimensions, values, strict=True))) for values in products]
@@ -160,13 +160,13 @@ class Matrix(toml.Record):
 
 
 def cell_of(conversation: Conversation) -> Cell:
-    """Return a cell of its own for a conversation that is asked for besides the matrix."""
+    """Return a cell for a conversation outside the matrix."""
     tools = "auto" if conversation.tools else UNDECLARED
     return Cell(conversation.thinking, tools, "text", UNSET, conversation.name)
 
 
 def asked_of(cell: Cell) -> ConversationRule:
-    """Return what asks for such a cell."""
+    """Return the rule for such a cell."""
     return ConversationRule(
         turns=cell.turns, tools=(cell.tools,), format=cell.format, conversation=cell.turns
     )

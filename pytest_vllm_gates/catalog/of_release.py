@@ -19,15 +19,15 @@ DEVICE_FILES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
 
 
 def device_here() -> releases.DeviceName:
-    """Return the device that this machine has: `cuda` where NVIDIA's driver has its files."""
+    """Return this machine's device: `cuda` if the files of NVIDIA's driver exist."""
     return "cuda" if any(path.exists() for path in DEVICE_FILES) else "cpu"
 
 
 def completed(file: Path, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table of a lane with `vllm`, with all that it leaves out.
+    """Return the table of a lane with `vllm`, with the missing keys filled in.
 
-    What the lane says counts; then what its release needs; then the device's defaults.
-    Raises `UserError` for a release or a device that is none.
+    The lane's keys come first, then its release's needs, then the device's defaults.
+    Raises `UserError` for an invalid release or device.
     """
     version, device = table["vllm"], table.get("device") or device_here()
     if not isinstance(version, str):
@@ -52,7 +52,7 @@ MERGED = ("env", "serve")
 
 
 def defaults(version: str, device: str) -> dict[str, Any]:
-    """Return what a lane of a release on a device has where it says nothing."""
+    """Return the defaults of a lane of a release on a device."""
     shipped = _device_defaults(device)
     result = {**shipped}
     start = releases.start(version)
@@ -69,12 +69,12 @@ def defaults(version: str, device: str) -> dict[str, Any]:
 
 
 def remarks(version: str, device: str) -> list[str]:
-    """Return which of the device's flags a release does not take, in words."""
+    """Return, in words, the device's flags that a release does not accept."""
     return releases.translated(_device_defaults(device).get("serve", {}), version)[1]
 
 
 def _device_defaults(device: str) -> dict[str, Any]:
-    """Return what lanes on a device have, whatever their release."""
+    """Return the defaults of lanes on a device for every release."""
     _, shipped = outside.read(DEFAULTS)
     defaults_of_device: dict[str, Any] = shipped[device]
     return defaults_of_device

@@ -23,5 +23,5 @@ def load(path: Path, record: type[RecordT], **extra_fields: object) -> RecordT:
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return a file's text and its table; raises `UserError` for what is not TOML, or too much."""
+    """Return a file's text and its table; raises `UserError` for invalid TOML or a large file."""
     return toml.parsed(path, bounded_read.data(path, limits.TOML_BYTES))

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 LOAD_FILE = data.FOLDER / "load.toml"
 
-# TOML knows lists only; a frozen record keeps them as tuples.
+# TOML has only lists; a frozen record stores them as tuples.
 Between = Annotated[tuple[int, int], Field(strict=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class LoadLimits(toml.Record):
-    """What a server under its planned load has to keep; seconds and shares."""
+    """The limits for a server under its planned load; seconds and shares."""
 
     error_rate: Share
     ttft_p95_s: Positive
@@ -39,21 +39,21 @@ class LoadLimits(toml.Record):
 
 
 class Ramp(toml.Record):
-    """How the offered rate is raised until the server does not keep it."""
+    """How the offered rate is raised until the server does not keep up."""
 
     start_share: Positive
-    """Of the rate at which the streams were answered; where a rate is planned, it begins there."""
+    """Share of the streams' answered rate to start at; a planned rate is the start instead."""
     growth: float = Field(gt=1, allow_inf_nan=False)
     seconds: Positive
     """How long a step lasts; longer where it would have too few requests."""
     steps: int = Field(gt=0)
     refine: int = Field(ge=0)
     achieved: Share
-    """Of the offered rate; a server that answers less is saturated."""
+    """Share of the offered rate; a server that answers less is saturated."""
 
 
 class Traffic(toml.Record):
-    """The planned load: how many at once or how often, how long, and within what limits."""
+    """The planned load: concurrency or rate, length of texts, and limits."""
 
     concurrency: int = Field(gt=0)
     requests: int = Field(gt=0)
@@ -63,11 +63,11 @@ class Traffic(toml.Record):
     shared: Share
     shared_tokens: int = Field(ge=0)
     rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Requests per second; None: `rate_share` of what `concurrency` streams came to."""
+    """Requests per second; None: `rate_share` of the rate of `concurrency` streams."""
     rate_share: Positive
     process: Literal["poisson", "constant"]
     trace_speed: Positive
-    """How many seconds of a trace go by in one of the replay's."""
+    """Seconds of a trace in one second of the replay."""
     ramp: Ramp
     limits: LoadLimits
 
@@ -80,15 +80,15 @@ class Traffic(toml.Record):
         if self.shared_tokens >= self.prompt_tokens[0] and self.shared:
             raise ValueError(
                 f"shared_tokens ({self.shared_tokens}) must leave room in the shortest prompt "
-                f"({self.prompt_tokens[0]} tokens) for what is its own"
+                f"({self.prompt_tokens[0]} tokens) for its own text"
             )
         return self
 
 
 def planned_traffic(*changes: Mapping[str, Any]) -> Traffic:
-    """Return the shipped traffic with changes laid over it, the later one last.
+    """Return the shipped traffic with changes applied in order.
 
-    Raises `ValueError` naming the key for changes that make it no traffic.
+    Raises `ValueError` naming the key for invalid changes.
     """
     return toml.layered(LOAD_FILE, Traffic, "load", *changes)
 
@@ -97,10 +97,9 @@ THROUGHPUT_FILE = data.FOLDER / "throughput.toml"
 
 
 class Scatter(toml.Record):
-    """How much a figure differs by nature, a standard deviation of its logarithm.
+    """The natural scatter of each figure: the standard deviation of its logarithm.
 
-    Each has its own: the time to the first token hangs on a boot's moments more than what it
-    streams in all.
+    The time to the first token varies more between boots than the total throughput.
     """
 
     output_tokens_per_s: Positive
@@ -112,26 +111,26 @@ class Scatter(toml.Record):
     def _is_a_table(cls, value: object) -> object:
         if isinstance(value, (int, float)):
             names = ", ".join(cls.model_fields)
-            raise ValueError(f"a key for each figure ({names}), no number")  # noqa: TRY004 - pydantic's
+            raise ValueError(f"expected a key for each figure ({names}), not a number")  # noqa: TRY004 - pydantic's
         return value
 
     def of(self, figure: str) -> float:
-        """Return that of a figure by its name."""
+        """Return a figure's scatter by its name."""
         scatter: float = getattr(self, figure)
         return scatter
 
 
 class AgainstBaseline(toml.Record):
-    """How a boot is held against recorded ones."""
+    """How a boot is compared with recorded ones."""
 
     blocks: int = Field(ge=8)
     margin: float = Field(gt=0, lt=1)
     alarm_above: float = Field(ge=0, lt=1)
-    """The share that the machine alone may cost at another time; less is no regression."""
+    """The loss that the machine alone may cause at another time; less is not a regression."""
     rounds: int = Field(ge=1)
-    """A server that does not pass is measured again, so many times in all."""
+    """Most measurements in all: a server that does not pass is measured again."""
     pause_s: float = Field(ge=0, le=600)
-    """Between two rounds."""
+    """Seconds between two rounds."""
     boot_sd: Scatter
     degrees: int = Field(ge=1)
 
@@ -145,7 +144,7 @@ class AgainstBaseline(toml.Record):
 
 
 class AgainstLane(toml.Record):
-    """How two lanes are held against each other."""
+    """How two lanes are compared."""
 
     pairs: Between
     groups: int = Field(ge=4)
@@ -161,10 +160,10 @@ class AgainstLane(toml.Record):
 
 
 class BetweenRunning(toml.Record):
-    """How many blocks two servers that run already are compared by."""
+    """How many blocks compare two running servers."""
 
     rounds: Between
-    """The fewest before the first look, and the most; there is a look after each."""
+    """The fewest rounds before the first decision, and the most; each further round decides."""
     groups: int = Field(ge=2)
     """Groups of four blocks in a round."""
 
@@ -176,24 +175,24 @@ class BetweenRunning(toml.Record):
 
 
 class HostBound(toml.Record):
-    """From when on a server's pace is its machine's processor's, and how much boots differ then."""
+    """When the processor limits a server's speed, and how much boots differ then."""
 
     gpu_utilization: Share
-    """The share of the time below which a GPU waits for what feeds it."""
+    """Below this share of busy time a GPU waits for the host."""
     boot_sd: Scatter
 
 
 class Odds(toml.Record):
-    """How often a verdict may be wrong, each way; shares of all gates."""
+    """The error rates of a verdict, in both directions; shares of all gates."""
 
     alpha: float = Field(gt=0, lt=0.5)
-    """Slower is said of a lane that is not."""
+    """The rate of false alarms: a lane is reported slower and is not."""
     beta: float = Field(gt=0, lt=0.5)
-    """Not slower is said of a lane that is, by the margin."""
+    """The rate of misses: a lane slower by the margin is reported as not slower."""
 
 
 class Unfit(toml.Record):
-    """From when on a block is not the server's doing; shares."""
+    """Limits beyond which a block does not show the server's speed; shares."""
 
     steal: Share
     others: Share
@@ -202,7 +201,7 @@ class Unfit(toml.Record):
 
 
 class ThroughputPlan(toml.Record):
-    """Blocks of identical requests, what they are held against, and how surely."""
+    """Blocks of identical requests, the references to compare with, and the error rates."""
 
     concurrency: int = Field(gt=0)
     requests: int = Field(gt=0)
@@ -214,16 +213,16 @@ class ThroughputPlan(toml.Record):
     odds: Odds
     unfit: Unfit
     host_bound: HostBound | None = None
-    """None where the machine's own scatter has been measured."""
+    """None if the machine's scatter has been measured."""
 
     def calibrated(self, pair_sd: Scatter, pairs: int) -> ThroughputPlan:
-        """Return the plan with what so many pairs of boots of one lane have shown."""
+        """Return the plan with the scatter of this many pairs of boots of one lane."""
         changes = {"pair_sd": pair_sd, "degrees": pairs}
         against = self.against.model_copy(update=changes)
         return self.model_copy(update={"against": against, "host_bound": None})
 
     def of_pairs(self, most_pairs: int) -> ThroughputPlan:
-        """Return the plan with so many pairs of boots at most, or rounds where nothing boots."""
+        """Return the plan with at most this many pairs of boots, or rounds without boots."""
 
         def at_most(between: Between) -> Between:
             return min(between[0], most_pairs), most_pairs
@@ -234,18 +233,18 @@ class ThroughputPlan(toml.Record):
 
     @property
     def work(self) -> dict[str, int]:
-        """What a block consists of; only blocks of the same work are ever compared."""
+        """The work of a block; only blocks of equal work are compared."""
         names = ("concurrency", "requests", "prompt_tokens", "output_tokens")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
 class Block:
-    """The same requests as every block of its name has, driven once. Times in seconds."""
+    """One run of a block's requests, equal for every block of its name. Times in seconds."""
 
     name: str
     at_s: float
-    """When it began, from the first block on."""
+    """Its start, counted from the first block's."""
     took_s: float
     output_tokens: int
     ttft_s: float
@@ -253,40 +252,40 @@ class Block:
     itl_s: float
     """The mean over its tokens."""
     faults: tuple[str, ...] = ()
-    """Why it says nothing: requests that failed, tokens that are not as many as asked."""
+    """Why it is not usable: failed requests, or another number of tokens than requested."""
     late_s: float = 0.0
-    """By how much the client sent the latest request too late."""
+    """The largest delay with which the client sent a request."""
     cached: float | None = None
-    """The share of its prompts' tokens that the server had in its cache; None where not told."""
+    """The share of prompt tokens that the server's cache had; None if not reported."""
     steal: float = 0.0
-    """The share of the machine's time that its host gave to others."""
+    """The share of the machine's time that its host gave to other machines."""
     others: float | None = None
-    """The share that other processes took beyond what was left over; None where not known."""
+    """The share that other processes took from the server; None if not known."""
     speed: float | None = None
-    """How fast the machine itself was just before and after, in units of its own; None where the
-    server's work is not the machine's processor's."""
+    """The machine's own speed just before and after, in arbitrary units; None if the server's work
+    is not on the machine's processor."""
     server_cpu_s: float | None = None
-    """Processor time of the server's processes; None where they are not this run's."""
+    """Processor time of the server's processes; None if this run did not start them."""
     context: Mapping[str, float] = field(default_factory=dict)
-    """What the server and its GPUs told meanwhile."""
+    """Figures that the server and its GPUs reported meanwhile."""
 
     @property
     def output_tokens_per_s(self) -> float:
-        """Tokens that came, by the time from the first request to the last token."""
+        """Received tokens, divided by the time from the first request to the last token."""
         return self.output_tokens / self.took_s
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One boot of each lane, and the blocks they had in turns."""
+    """One boot of each lane, and their alternating blocks."""
 
     groups: tuple[BlockGroup, ...]
     boots_s: float = 0.0
-    """Seconds both boots took."""
+    """Seconds of both boots."""
     took_s: float = 0.0
     """Seconds of all blocks."""
     side_by_side: bool = True
-    """Whether both ran at once, or one after the other for want of memory."""
+    """Whether both ran at once; false: one after the other, for lack of memory."""
 
 
 @dataclass(frozen=True)
@@ -298,8 +297,8 @@ class BlockGroup:
 
 
 def planned_throughput(*changes: Mapping[str, Any]) -> ThroughputPlan:
-    """Return the shipped plan with changes laid over it, the later one last.
+    """Return the shipped plan with changes applied in order.
 
-    Raises `ValueError` naming the key for changes that make it no plan.
+    Raises `ValueError` naming the key for invalid changes.
     """
     return toml.layered(THROUGHPUT_FILE, ThroughputPlan, "throughput", *changes)

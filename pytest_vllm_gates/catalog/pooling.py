@@ -9,7 +9,7 @@ from pytest_vllm_gates.catalog import toml
 POOLING = "pooling"
 """The gate that judges vectors."""
 GATES = frozenset({"boot", "startup", POOLING, "captured", "incidents"})
-"""The gates that ask nothing which a model that writes no text has no answer to."""
+"""The gates that can judge a model that does not write text."""
 WRITES_NO_TEXT = "it makes vectors, scores or classes, and writes no text"
 
 
@@ -17,12 +17,12 @@ class Pooling(toml.Record):
     """How a family makes one vector of a text (sentence-transformers' `modules.json`)."""
 
     task: Literal["embed", "score", "classify"] = "embed"
-    """What is made of it: the vector itself, one score of a pair, or a probability a label."""
+    """The output: the vector itself, one score of a pair, or a probability for each label."""
     pooler: Literal["last", "mean", "cls"]
-    """Whose hidden state it is: of the last token, the mean of all, or of the first."""
+    """The hidden state: of the last token, the mean of all, or of the first."""
     normalised: bool = True
     """Whether a vector has the length 1."""
     question: str = "TEXT"
-    """How a question is written before it is embedded; documents stand as they are."""
+    """The form of a question that is embedded; documents are embedded unchanged."""
     appended: str = ""
     """The token that the tokenizer puts after a text."""

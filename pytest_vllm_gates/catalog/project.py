@@ -1,7 +1,7 @@
-"""Finds the project's folder: where `lanes/`, `families/`, `golden/` and the like are looked for.
+"""Finds the project's folder, which has `lanes/`, `families/`, `golden/` and the like.
 
-The plugin and every command call `find`, so that both see the same project. pytest's rootdir will
-not do: pytest takes the value of an option, once it exists, for a path of tests, and moves there.
+The plugin and every command call `find`, so that both find the same project. pytest's rootdir does
+not work: pytest reads an option's value that is an existing path as a path of tests.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parent.parent
 
-# What only a project of the gates has. Other tools have folders of these names, with other files.
+# Files that only a project of the gates has. Other tools have such folders, with other files.
 CONTENTS = (
     "lanes/*.toml", "families/*.toml", "conversations/*.toml", "signatures/*.toml",
     "robustness/*.toml", "waivers.toml", "known_defects.toml", "forced_texts.toml", ".vllm-gates",
@@ -24,7 +24,7 @@ CONTENTS = (
 CONFIGURATION = (
     "pyproject.toml", "pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "setup.py",
 )  # fmt: skip
-# Files of several tools: they count with pytest's own table.
+# Files of several tools: they count only with pytest's table.
 SHARED = {
     "tox.ini": re.compile(r"^\[pytest\]", re.MULTILINE),
     "setup.cfg": re.compile(r"^\[tool:pytest\]", re.MULTILINE),
@@ -32,18 +32,18 @@ SHARED = {
 
 
 def find(*starts: Path) -> Path:
-    """Return the nearest folder from a start upward that is a project's; else the first start.
+    """Return the nearest project's folder from a start upward; else the first start.
 
-    Later starts, which need not exist, count only where no folder from an earlier one upward is a
-    project's. A project's folder has a file that only a project of the gates has, or a
-    configuration of Python's tools.
+    Later starts, which need not exist, count only without a project from the earlier ones upward.
+    A project's folder has a file that only a project of the gates has, or a configuration of
+    Python's tools.
     """
     absolute = [start.absolute() for start in starts]
     return next((folder for start in absolute for folder in _marked(start)), absolute[0])
 
 
 def current() -> Path:
-    """Return the project's folder of a command that is called in the working folder."""
+    """Return the project's folder for a command in the working folder."""
     return find(Path.cwd())
 
 

@@ -1,4 +1,4 @@
-"""A family's prompt format: its words, and what it leaves out, adds and refuses."""
+"""A family's prompt format: its markers, and what it leaves out, adds and refuses."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ Kind = Literal[
     "argument's name", "argument", "result", "name", "tool", "tool's description", "parameter",
     "required parameter", "parameter's description", "allowed value", "constraint",
 ]  # fmt: skip
-"""The kinds of text that a client sends; `prompts/sent.py` marks them."""
+"""The kinds of text that a client sends, as marked by `prompts/sent.py`."""
 
 
 class Drop(toml.Record):
-    """Something that a client may send and the prompt format leaves out."""
+    """A part of requests that the prompt format leaves out."""
 
     what: Kind
     reference: str
     may_stay: bool = False
-    """Whether some templates of the family keep it."""
+    """Whether some of the family's templates keep it."""
 
 
 class DecidedRefusal(toml.Record):
-    """A conversation or a shape of messages that the template refuses, decided to be right."""
+    """A conversation or a shape of messages that the template refuses, reviewed as correct."""
 
     name: str
-    """Of a conversation, or of a shape (`data/shapes.toml`)."""
+    """The name of a conversation, or of a shape (`data/shapes.toml`)."""
     reason: str
     reference: str
 
 
 class Prompt(toml.Record):
-    """The words of the prompt format: what the template writes and the tokenizer knows."""
+    """The markers of the prompt format, in the template and in the tokenizer."""
 
     system: str | None = None
-    """Absent where system text has no marker of its own."""
+    """Absent if system text does not have its own marker."""
     user: str
     assistant: str
     end_of_turn: str | None = None
-    """Absent where a turn ends with the next one's marker."""
+    """Absent if a turn ends with the next one's marker."""
     stop_tokens: tuple[str, ...] = Field(min_length=1)
     special_tokens: tuple[str, ...] = ()
     encoder: str | None = None
-    """The module of vLLM's that writes prompts where the checkpoint has no template."""
+    """vLLM's module that writes prompts if the checkpoint has no template."""
     prefix_stable: bool = False
-    """Whether another turn keeps the earlier turns' tokens, which prefix caching lives on."""
+    """Whether an added turn keeps the earlier turns' tokens, which prefix caching requires."""
     drops: tuple[Drop, ...] = ()
-    """What is sent and not written."""
+    """Parts that are sent and not written."""
     adds: tuple[str, ...] = ()
-    """Texts that are written and that nobody sends, in prompts without tools.
+    """Texts that are written though nobody sends them, in prompts without tools.
 
-    `YYYY-MM-DD` stands for any date.
+    `YYYY-MM-DD` matches any date.
     """
     refuses: tuple[DecidedRefusal, ...] = ()
     image: str | None = None
-    """What stands in an image's place; absent where the format has no place for images."""
+    """The placeholder of an image; absent if the format has no place for images."""
     names: bool = False
-    """Whether the names of messages are written; most formats have no place for them."""
+    """Whether the `name` of messages is written; most formats have no place for it."""
 
     @property
     def words(self) -> dict[str, str]:
-        """The markers by the names under which a conversation quotes them."""
+        """The markers by the names that conversations quote them with."""
         return {
             "system": self.system or "",
             "user": self.user,

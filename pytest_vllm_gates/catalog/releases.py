@@ -1,4 +1,4 @@
-"""What differs from one release of vLLM to the next: entry points, flags, repairs, packages.
+"""Differences between releases of vLLM: entry points, flags, repairs, packages.
 
 `data/releases.toml` is written by hand, `data/release_flags.toml` by
 `python -m pytest_vllm_gates.environment.release_flags` from the releases' wheels.
@@ -44,7 +44,7 @@ class Span(toml.Record):
 
 
 class Start(Span):
-    """How these releases are started."""
+    """How to start these releases."""
 
     server: Words
     renderer: Words | None = None
@@ -65,35 +65,35 @@ class NeededFlags(Span):
 
 
 class FlagName(Span):
-    """What a flag is called in these releases."""
+    """The name of a flag in these releases."""
 
     name: str
 
 
 class Device(toml.Record):
-    """What a lane on a device is made of."""
+    """The packages of a lane on a device."""
 
     package: str
-    """The distribution that brings vLLM for it."""
+    """The distribution of vLLM for it."""
     without: Words = ()
-    """Packages left out, with all that only they need: this device's build cannot load them."""
+    """Packages left out, with their own requirements: this device's build cannot load them."""
     besides: Words = ()
     """Requirements that the resolution needs besides."""
     backend: str | None = None
-    """The build of torch that is wanted; any build of torch for a CPU is refused without."""
+    """The required build of torch; without it any build of torch for a CPU is refused."""
 
 
 class Releases(toml.Record):
     """The table of releases that is written by hand."""
 
     notes: str
-    """Where a release's notes are; `{version}` is the release."""
+    """The address of a release's notes; `{version}` is the release."""
     devices: dict[str, Device]
     start: Annotated[tuple[Start, ...], Field(strict=False)]
     needed: Annotated[tuple[NeededFlags, ...], Field(strict=False)] = ()
     repairs: Annotated[tuple[RepairSpan, ...], Field(strict=False)] = ()
     names: Annotated[tuple[tuple[FlagName, ...], ...], Field(strict=False)] = ()
-    """Flags that mean the same under several names, each with its releases."""
+    """Flags with equal meanings under several names, each with its releases."""
 
 
 class ReleaseFlags(toml.Record):
@@ -119,7 +119,7 @@ def flag_table() -> ReleaseFlags:
 
 
 def parsed(version: str) -> Version:
-    """Return a release's version; raises `UserError` for what is none."""
+    """Return a release's version; raises `UserError` for another text."""
     try:
         return Version(version)
     except InvalidVersion as error:
@@ -142,7 +142,7 @@ def needed(version: str, device: str) -> list[NeededFlags]:
 
 
 def repairs_left_out(version: str, names: Iterable[str]) -> list[str]:
-    """Return the repairs, of those named, that a release does not need; unlisted ones stay."""
+    """Return the named repairs that a release does not need; unlisted repairs stay."""
     wanted = parsed(version)
     spans = {each.name: each for each in table().repairs}
     return [name for name in names if name in spans and not spans[name].has(wanted)]
@@ -151,9 +151,9 @@ def repairs_left_out(version: str, names: Iterable[str]) -> list[str]:
 def flags(version: str) -> frozenset[str]:
     """Return the flags a release takes; empty for one outside the releases that were read.
 
-    A release between two that were read, such as a patch, takes what the span says. The version of
-    a wheel by commit (`0.23.1rc1.dev1403+g4080263bb`) counts from the last tag on main, which
-    releases from branches have left behind: nothing is known of its flags.
+    A release between two that were read, such as a patch, takes the flags of the span. The version
+    of a wheel by commit (`0.23.1rc1.dev1403+g4080263bb`) counts from the last tag on main, and
+    releases from branches are newer: its flags are not known.
     """
     if parsed(version).is_devrelease:
         return frozenset()
@@ -165,9 +165,9 @@ def flags(version: str) -> frozenset[str]:
 
 
 def unknown(known: frozenset[str], names: Iterable[str]) -> list[str]:
-    """Return the flags, of those named, that are not among `known`; none where that is empty.
+    """Return the named flags that are not in `known`; empty if `known` is empty.
 
-    argparse takes a flag's beginning for the flag, and `no_` before a switch.
+    argparse accepts a flag's beginning for the flag, and `no_` before a switch.
     """
     return [
         name
@@ -181,7 +181,7 @@ def _option(name: str) -> str:
 
 
 def remark(name: str, version: str | None) -> str:
-    """Return what is known of a flag that a release does not take: its releases, its other name."""
+    """Return a remark on a flag that a release does not take: its releases, its other name."""
     other = name_in(name, version) if version else None
     if other:
         return f"{version} calls it {other}"
@@ -190,7 +190,7 @@ def remark(name: str, version: str | None) -> str:
 
 
 def name_in(name: str, version: str) -> str | None:
-    """Return what a release calls a flag that has another name elsewhere; None where unknown."""
+    """Return a release's name of a flag that has several names; None if unknown."""
     wanted = parsed(version)
     for same in table().names:
         if any(each.name == _option(name) for each in same):
@@ -202,7 +202,7 @@ def name_in(name: str, version: str) -> str | None:
 
 
 def translated(serve: dict[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the flags as a release takes them, and what was renamed or left out, in words."""
+    """Return the flags as a release takes them, and remarks on renamed and dropped flags."""
     known, result, remarks = flags(version), dict[str, Any](), list[str]()
     for name, value in serve.items():
         if not unknown(known, [name]):

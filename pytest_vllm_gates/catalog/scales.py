@@ -1,4 +1,4 @@
-"""How far apart healthy servers of a lane's bundle are by nature, as a lane's file states it."""
+"""The natural distance between healthy servers of a lane's bundle, from the lane's file."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Nats = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class HarmlessNats(toml.Record):
-    """How far apart the same tokens were, the middle of the texts (a geometric mean), in nats."""
+    """The distance between equal tokens, the geometric mean over the texts, in nats."""
 
     nats: Nats
     """Over all tokens of a text."""
     closest_nats: Nats
-    """Over the nine tenths that are closest."""
+    """Over the closest nine tenths."""
 
 
 class NumericScales(toml.Record):
-    """A lane's `[numerics]`: each was measured between servers that were healthy."""
+    """A lane's `[numerics]`: each value was measured between healthy servers."""
 
     other_machine: dict[str, HarmlessNats] = Field(default_factory=dict)
-    """By family, between two machines with this very bundle."""
+    """By family, between two machines with this bundle."""

@@ -1,4 +1,4 @@
-"""Where a family's facts come from, and the template that its recipe prescribes."""
+"""The sources of a family's facts, and the template that its recipe prescribes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pytest_vllm_gates.catalog import toml
 
 
 class FactSource(toml.Record):
-    """Where some facts of a family or a member can be read."""
+    """A source of some facts of a family or a member."""
 
     facts: toml.Sentence
-    """Which facts."""
+    """The facts that it covers."""
     reference: str
     looked_up: date
 
 
 class PrescribedTemplate(toml.Record):
-    """A chat template that is to be served in place of the checkpoint's own.
+    """A chat template to serve instead of the checkpoint's own.
 
     vLLM's wheel does not contain its examples, so `[serve]` cannot name the file.
     """
 
     file: str
     where: str
-    """Where it can be had."""
+    """Its address."""
     why: toml.Sentence
     reference: str

@@ -28,13 +28,13 @@ def fold(name: str) -> str:
 
 
 GUESSED_CHARACTERS, GUESSED_NAMES = 100, 2000
-"""Longer names, and names among more, are compared with none: that would take minutes."""
+"""No guess is made for longer names or among more names: that would take minutes."""
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """Return the known name a person most likely meant, or None when nothing is close.
 
-    `likeness` is the least that the two have to have, 1 for the same name.
+    `likeness` is the least similarity, 1 for the same name.
     """
     by_fold = {fold(candidate): candidate for candidate in known}
     if len(name) > GUESSED_CHARACTERS or len(by_fold) > GUESSED_NAMES:
@@ -44,9 +44,9 @@ def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Return whether `name` is what `pattern` says, where `*` stands for any text.
+    """Return whether `name` matches `pattern`, in which `*` matches any text.
 
-    Nothing else is special: names of tests have brackets in them.
+    No other character is special: names of tests contain brackets.
     """
     first, *middle = pattern.split("*")
     if not middle:
@@ -67,7 +67,7 @@ def matches(pattern: str, name: str) -> bool:
 def choose(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the known name that `name` spells.
 
-    Raises `UserError` with every known name and the nearest one when there is no such name.
+    Raises `UserError` with every known name and the nearest one for an unknown name.
     """
     known = sorted(known)
     for candidate in known:
@@ -90,16 +90,16 @@ def _name(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a text that may be printed as it is; raises `ValueError` for any other."""
+    """Return a text that may be printed unchanged; raises `ValueError` for any other."""
     if hidden := characters.hidden(text, sentence=True):
-        raise ValueError(f"one line of visible characters; this text has {hidden}")
+        raise ValueError(f"expected one line of visible characters; this text has {hidden}")
     return text
 
 
 Name = Annotated[str, AfterValidator(_name)]
-"""A text that people compare by eye."""
+"""A name that people compare by eye."""
 Sentence = Annotated[str, AfterValidator(sentence)]
-"""A text that is printed as it is."""
+"""A text that is printed unchanged."""
 
 
 class Record(BaseModel):
@@ -121,7 +121,7 @@ def load(path: Path, record: type[RecordT], **extra_fields: object) -> RecordT:
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text and table of a file that ships; raises `UserError` when it is no TOML."""
+    """Return the text and table of a shipped file; raises `UserError` for invalid TOML."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -130,7 +130,7 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def parsed(path: Path, data: bytes, *, finite: bool = True) -> tuple[str, dict[str, Any]]:
-    """Return the text and table of a TOML file's bytes; raises `UserError` when it is no TOML.
+    """Return the text and table of a TOML file's bytes; raises `UserError` for invalid TOML.
 
     `finite` refuses `nan` and `inf`.
     """
@@ -150,11 +150,11 @@ def validated(
 ) -> RecordT:
     """Return `table`, read from `text`, as a record; raises `UserError` as `load` does.
 
-    `table_path` names a table of the file whose keys were laid over those of the top; a faulty key
-    is therefore looked for there first.
+    `table_path` names a table of the file whose keys replaced keys of the top level; a faulty key
+    is therefore searched there first.
     """
     try:
-        # As JSON, because only there may an array stand for a tuple while types stay strict.
+        # As JSON, because only in JSON does pydantic read an array as a tuple with strict types.
         return record.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
         errors = error.errors(include_url=False)
@@ -170,15 +170,15 @@ def validated(
 
 
 def place(path: Path, text: str, location: tuple[str | int, ...]) -> str:
-    """Return where in a file, read as `text`, the key at `location` stands: `path:line`."""
+    """Return the place of the key at `location` in a file, read as `text`: `path:line`."""
     line = lines.line_of(text, location)
     return f"{path}:{line}" if line else str(path)
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `changes` laid over it, table by table; an array is replaced whole.
+    """Return `base` with `changes` applied, table by table; an array is replaced whole.
 
-    TOML knows no null, so the text "none" takes a key of the base away.
+    TOML has no null, so the text "none" removes a key of the base.
     """
     result = dict(base)
     for key, value in changes.items():
@@ -194,9 +194,9 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def layered(path: Path, record: type[RecordT], name: str, *changes: Mapping[str, Any]) -> RecordT:
-    """Read the shipped file at `path` with changes laid over it, the later one last.
+    """Read the shipped file at `path` with changes applied in order.
 
-    Raises `ValueError` naming the key, under the table's `name`, for changes that make it none.
+    Raises `ValueError` naming the key, under the table's `name`, for invalid changes.
     """
     text, table = read(path)
     for change in changes:
@@ -243,7 +243,7 @@ def _complain(
 
 
 def _keys_beside(record: type[Record], location: tuple[str | int, ...]) -> set[str]:
-    """Return the keys allowed in the table that holds the last part of `location`."""
+    """Return the keys allowed in the table that contains the last part of `location`."""
     fields: type[BaseModel] | None = record
     for part in location[:-1]:
         if isinstance(part, str) and fields is not None and part in fields.model_fields:

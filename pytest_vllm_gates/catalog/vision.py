@@ -1,4 +1,4 @@
-"""A family's facts about images: what stands for them in a prompt, how many tokens, where."""
+"""A family's facts about images: their placeholder in a prompt, number of tokens, and place."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pydantic import Field, model_validator
 from pytest_vllm_gates.catalog import toml
 
 PADS = "PADS"
-"""Stands in `Vision.written` for the tokens of an image."""
+"""The placeholder in `Vision.written` for the tokens of an image."""
 
 
 class Vision(toml.Record):
-    """How a family sees images. Sizes are the published processor's; a checkpoint has its own."""
+    """How a family reads images. Sizes are the published processor's; a checkpoint has its own."""
 
     pad: str
     """The token that the prompt has once for each feature of an image."""
     rule: Literal["patches", "frames", "budget", "fixed"]
     """How an image's size decides its tokens.
 
-    `patches`: as Qwen's processor, between the least and the most pixels. `frames`: so does GLM's,
-    which counts an image as two frames. `budget`: as many as its aspect allows of `tokens`, as
-    Gemma 4's. `fixed`: always `tokens`, as Gemma 3's.
+    `patches`: as Qwen's processor, between the least and the most pixels. `frames`: as GLM's, the
+    same, but an image counts as two frames. `budget`: as Gemma 4's, as many of `tokens` as the
+    aspect ratio allows. `fixed`: as Gemma 3's, always `tokens`.
     """
     patch: int = Field(default=0, ge=0)
     """Pixels of a patch's side."""
@@ -35,12 +35,12 @@ class Vision(toml.Record):
     wrapped: bool = False
     """Whether the processor writes more around an image than the template does."""
     written: str = ""
-    """What the processor writes in the place of an image, where that is known.
+    """The processor's text for an image, if known.
 
-    `PADS` are the image's tokens; without it a place is those alone.
+    `PADS` are the image's tokens; by default the text is only those.
     """
     roles: tuple[Literal["system", "user", "assistant", "tool"], ...] = ("user",)
-    """Whose messages may hold images."""
+    """The roles whose messages may contain images."""
     video: bool = False
     audio: bool = False
 

@@ -38,10 +38,10 @@ Stripped = Annotated[
 
 
 class Waiver(toml.Record):
-    """One waiver: it holds up to the end of the day `until` (UTC), on `lane` or on every one.
+    """One waiver: valid up to the end of the day `until` (UTC), on `lane` or on every lane.
 
-    `check` is `family: gate: test` as the verdict names them, or `family: gate` for all tests of
-    it. In family and test `*` stands for any text; a test without its `[...]` is all of its cases.
+    `check` is `family: gate: test` as in the verdict, or `family: gate` for all tests of the gate.
+    In family and test `*` matches any text; a test without its `[...]` means all of its cases.
     """
 
     check: toml.Name
@@ -76,7 +76,7 @@ class Waiver(toml.Record):
         return [*self.check.split(SEPARATOR, 2), ANY][2]
 
     def expired(self, today: datetime.date) -> bool:
-        """Return whether it no longer holds."""
+        """Return whether it has ended."""
         return today > self.until
 
 
@@ -85,14 +85,14 @@ class _WaiverFile(toml.Record):
 
 
 def today() -> datetime.date:
-    """Return the day by which waivers end, the same on every machine: UTC's."""
+    """Return the current day in UTC, the same on every machine."""
     return datetime.datetime.now(datetime.UTC).date()
 
 
 def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[Waiver, ...]:
     """Read the project's waivers as of `day`; `gates` are the shipped ones.
 
-    Raises `UserError` for a fault in the file, a family, gate or lane that is none, and an end
+    Raises `UserError` for a fault in the file, an unknown family, gate or lane, and an end
     further away than a waiver may last.
     """
     path = project / NAME
@@ -131,7 +131,7 @@ def _no_family(waiver: Waiver, family_names: Iterable[str]) -> str | None:
 
 
 def _no_gate(waiver: Waiver, project: Path, gates: Iterable[str]) -> str | None:
-    # A gate of the project's own need not be among those of this run.
+    # A project's own gate need not be in this run.
     if next(project.rglob(f"test_{waiver.gate}.py"), None):
         return None
     return _unknown("gate", waiver.gate, gates)
@@ -147,7 +147,7 @@ def _unknown(kind: str, name: str, known_names: Iterable[str]) -> str | None:
 
 
 class WaiverState(StrEnum):
-    """What a waiver came to in one run."""
+    """The result of a waiver in one run."""
 
     USED = "used"
     UNUSED = "unused"
@@ -156,7 +156,7 @@ class WaiverState(StrEnum):
 
 @dataclass(frozen=True)
 class SettledWaiver:
-    """A waiver that this run had to do with, what it came to, and that as a person reads it."""
+    """A waiver that this run applied or checked, its result, and a sentence about it."""
 
     waiver: Waiver
     state: WaiverState
@@ -165,15 +165,15 @@ class SettledWaiver:
 
 @dataclass(frozen=True)
 class Waivers:
-    """The waivers of one lane as of one day, the same from a run's first test to its last."""
+    """The waivers of one lane on one day, fixed from a run's first test to its last."""
 
     waivers: tuple[Waiver, ...]
     today: datetime.date
 
     def apply(self, family: str, gate: str, test: str, failure: str) -> tuple[Outcome, str]:
-        """Return what a test's failure comes to, with its reason.
+        """Return the outcome of a test's failure, with its reason.
 
-        It is WAIVED where a waiver is for it, and stays FAIL where that has expired.
+        It is WAIVED by a matching waiver, and stays FAIL if that has expired.
         """
         covering = [
             candidate for candidate in self.waivers if _covers(candidate, family, gate, test)
@@ -187,7 +187,7 @@ class Waivers:
         return Outcome.WAIVED, f"waived by {who} until {until} ({why}): {failure}"
 
     def settle(self, results: Sequence[TestResult]) -> tuple[SettledWaiver, ...]:
-        """Say what became of each waiver in a run; one whose gate did not run is not told."""
+        """Return the result of each waiver in a run, without those whose gate did not run."""
         return tuple(
             _settle(
                 waiver,
@@ -203,7 +203,7 @@ class Waivers:
 
 
 def of_lane(waivers: Iterable[Waiver], lane: str, today: datetime.date) -> Waivers:
-    """Return the waivers that hold on a lane."""
+    """Return the waivers of a lane."""
     return Waivers(tuple(waiver for waiver in waivers if waiver.lane in (None, lane)), today)
 
 
@@ -211,7 +211,7 @@ def _settle(waiver: Waiver, covered: Sequence[TestResult], today: datetime.date)
     outcomes = {test_result.outcome for test_result in covered}
     whose = f"{waiver.check} (by {waiver.who}, until {waiver.until}: {waiver.why})"
     if not covered:
-        advice = "; no test of this run is called that (mend its check, or delete it)"
+        advice = "; no test of this run has that name (mend its check, or delete it)"
     elif outcomes <= {Outcome.PASS, Outcome.KNOWN, Outcome.NOT_APPLICABLE}:
         advice = "; nothing fails there any more (delete it)"
     else:
@@ -228,7 +228,7 @@ def _covers_test(waiver: Waiver, result: TestResult) -> bool:
 
 
 def _covers(waiver: Waiver, family: str, gate: str, test: str | None) -> bool:
-    """Return whether a waiver is for a test, or for tests of that gate where `test` is None."""
+    """Return whether a waiver covers a test, or any test of that gate if `test` is None."""
     if waiver.gate != gate or not matches(waiver.family, family):
         return False
     return test is None or any(

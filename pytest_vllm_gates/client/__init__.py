@@ -1,1 +1,1 @@
-"""How everything is sent to a server, and what comes back."""
+"""Sends requests to a server, and reads its answers."""

@@ -1,4 +1,4 @@
-"""An answer as a client sees it, a response as it arrived, and the exchange of one matrix cell."""
+"""An answer as a client reads it, a response as received, and the exchange of one matrix cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call as the API gives it; `arguments` is the JSON text, not yet parsed."""
+    """One call in the API's form; `arguments` is the JSON text, not yet parsed."""
 
     name: str
     arguments: str
@@ -40,19 +40,19 @@ class Answer:
     finish_reason: str | None
     usage: Usage | None
     chunks: int | None = None
-    """Events of the stream that carried anything, None for a whole answer."""
+    """Events of the stream with content, None for a whole answer."""
     stop_reason: str | int | None = None
-    """vLLM's: the stop string or the id of the stop token that ended it, None for the model's."""
+    """vLLM's field: the stop string or token id that ended it, None for the model's own end."""
     reasoning_key: str | None = None
-    """The key that carried the reasoning; vLLM has called it by two names."""
+    """The key of the reasoning; vLLM has used two names."""
     token_ids: tuple[int, ...] = ()
     """Ids of the generated tokens, if they were requested and the server returns them."""
     delta_tokens: tuple[int, ...] = ()
-    """How many tokens each delta of a stream held, under the same condition."""
+    """The number of tokens in each delta of a stream, under the same condition."""
 
     @property
     def is_wide(self) -> bool:
-        """Whether a delta held several tokens, as they do where a busy server falls behind."""
+        """Whether a delta contained several tokens, as when a busy server falls behind."""
         return max(self.delta_tokens, default=1) > 1
 
     @property
@@ -61,23 +61,23 @@ class Answer:
         return bool(self.content.strip())
 
     def as_evidence(self) -> dict[str, Any]:
-        """Return what a client reads of the answer, as JSON."""
+        """Return the parts of the answer that a client reads, as JSON."""
         unread = {"token_ids", "delta_tokens"}
         return {name: value for name, value in asdict(self).items() if name not in unread}
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A response as it arrived on the wire."""
+    """A response as received on the wire."""
 
     kind: str = ""
     """The content type."""
     pieces: tuple[tuple[float, bytes], ...] = ()
-    """The chunks that arrived, with the seconds since the request was sent."""
+    """The received chunks, with the seconds since the request was sent."""
 
     @property
     def body(self) -> bytes:
-        """All of it."""
+        """The whole body."""
         return b"".join(piece for _, piece in self.pieces)
 
 
@@ -93,7 +93,7 @@ class Exchange:
     asked: ConversationRule
     request: Mapping[str, Any]
     thinks: bool
-    """Whether the model is to think, by the switch or by the family's default."""
+    """Whether the model must think, by the switch or by the family's default."""
     whole: Answer | None = None
     streamed: Answer | None = None
     widened: Answer | None = None
@@ -102,7 +102,7 @@ class Exchange:
     stream: Recording = field(default_factory=Recording)
     raw: str | None = None
     unstopped: Answer | None = None
-    """The answer to the same request without its stop, where the cell has one."""
+    """The answer to the same request without its stop, if the cell has one."""
     stop: str | int | None = None
     """The stop string, or the id of the stop token."""
     error: str = ""

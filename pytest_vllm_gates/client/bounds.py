@@ -1,6 +1,6 @@
-"""How much a server's answer may hold, and how long it may take.
+"""Limits for the size and the duration of a server's answer.
 
-A server is not trusted: it may send without end, or a byte now and then. Each answer has a budget.
+A server is not trusted: it may send without end, or very slowly. Each answer has a budget.
 An answer over its budget ends with `LimitExceeded`, which names the limit. It is an
 `httpx.RequestError`: code that handles a failed request handles it too.
 """
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 HEAD_BYTES = 256 * 1024
-"""Status line and headers, answers like `100 Continue` before them included."""
+"""Status line and headers, including earlier answers such as `100 Continue`."""
 LEAST_S, WAITS = 10.0, 3
-"""Headers, and a body in one piece, may each take `WAITS` times as long as the request waits for a
-byte; never less than `LEAST_S`, nor more than `Bounds.body_s`."""
+"""Headers, and a body in one piece, may each take `WAITS` times the request's timeout for a byte;
+at least `LEAST_S`, at most `Bounds.body_s`."""
 DEPTH = 150
 """How deep JSON may be nested; Python's parser gives up at about 900."""
 PIECE_BYTES = 200
-"""What a piece of a stream takes in memory beside its text."""
+"""Memory of a stream's piece besides its text."""
 EVENT_PIECES = 10_000
-"""In so many pieces a stream may come without an event: a byte at a time is no answer."""
+"""Most pieces of a stream without an event: single bytes without end are not an answer."""
 EVENTS_BESIDE = 64
 EVENTS_PER_TOKEN = 8
-"""A stream may have so many events a token that was asked for, and `EVENTS_BESIDE` more: vLLM sends
-one for a chat, about two where an answer has items with a beginning and an end (Responses). A proxy
-may pass the text on character by character."""
+"""Most events of a stream for each requested token, plus `EVENTS_BESIDE`: vLLM sends one for a
+chat, about two if an answer has items with a beginning and an end (Responses). A proxy may forward
+the text character by character."""
 SILENCE_S = 1.0
-"""By what a stream without events may be longer than one without a byte: that has its own error."""
+"""Extra seconds for a stream without events over one without bytes, which has its own error."""
 STRIKES = 3
 LONG_WAIT_S = 30.0
-"""A timeout of a shorter wait is the test's own choice and says nothing of the server."""
+"""A timeout of a shorter wait is the test's choice, and not evidence about the server."""
 SIZE_OPTION, TIME_OPTION = "--max-response-mib", "--response-timeout"
 
 EVENT_END = b"\n\n"
@@ -49,7 +49,7 @@ STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class LimitExceeded(httpx.RequestError):
-    """A server's answer went over one of the limits; the text names it."""
+    """A server's answer exceeded one of the limits; the text names it."""
 
 
 class Interrupted(httpx.RequestError):
@@ -61,9 +61,9 @@ class Bounds:
     """The limits of one answer. All are far beyond what vLLM sends."""
 
     body_bytes: int = 8 * MIB
-    """Of an answer in one piece, decompressed: parsed, JSON takes up to twenty times as much."""
+    """For an answer in one piece, decompressed: parsed JSON takes up to twenty times as much."""
     stream_bytes: int = 16 * MIB
-    """Of a stream, with `PIECE_BYTES` for each piece."""
+    """For a stream, with `PIECE_BYTES` for each piece."""
     body_s: float = 30.0
     """From the first byte to the end of the headers, and from there to the end of a body."""
     stream_s: float = 1800.0
@@ -71,7 +71,7 @@ class Bounds:
 
     @classmethod
     def of(cls, mib: int, seconds: float) -> Bounds:
-        """Return the limits for answers of `mib` MiB, streams of twice as much and `seconds`."""
+        """Return the limits for answers of `mib` MiB, and streams of twice that and `seconds`."""
         return cls(
             body_bytes=mib * MIB,
             stream_bytes=2 * mib * MIB,
@@ -84,10 +84,10 @@ DEFAULT = Bounds()
 
 
 class Strikes:
-    """How often one server went over a limit; after `STRIKES` nothing more is asked of it.
+    """How often one server exceeded a limit; after `STRIKES` no more requests are sent to it.
 
-    Without it, a server that drips would cost every request of every gate its whole time. A
-    timeout may be a busy machine's: those count one after the other, until an answer ends well.
+    Otherwise a slow stream would cost every request of every gate its whole time limit. A busy
+    machine may cause timeouts: only timeouts in a row count, until an answer ends normally.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Strikes:
         self._last = ""
 
     def exceeded(self, message: str) -> None:
-        """Count an answer that went over a limit."""
+        """Count an answer that exceeded a limit."""
         with self._lock:
             self._exceeded += 1
             self._last = message
@@ -105,7 +105,7 @@ class Strikes:
         """Count a request that waited `wait_s` seconds for a byte in vain."""
         with self._lock:
             self._timeouts += 1
-            self._last = "it brought nothing" + ("" if wait_s is None else f" for {wait_s:g} s")
+            self._last = "it sent nothing" + ("" if wait_s is None else f" for {wait_s:g} s")
 
     def answered(self) -> None:
         """Forget the timeouts: the server answers."""
@@ -113,16 +113,16 @@ class Strikes:
             self._timeouts = 0
 
     def check(self) -> None:
-        """Raise `LimitExceeded` where the server had its chances."""
+        """Raise `LimitExceeded` for a server with too many strikes."""
         if max(self._exceeded, self._timeouts) >= STRIKES:
             raise LimitExceeded(
-                f"nothing more is asked of this server after {STRIKES} answers that went over a "
-                f"limit, the last one: {self._last}"
+                f"no more requests are sent to this server after {STRIKES} answers that exceeded "
+                f"a limit, the last one: {self._last}"
             )
 
 
 class Budget:
-    """What is left of the limits for one request's answer. One thread at a time uses it."""
+    """The remaining limits of one request's answer. One thread at a time uses it."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Budget:
         wait_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin now; `request` is the body that is sent, `wait_s` the time it waits for a byte."""
+        """Begin now; `request` is the sent body, `wait_s` its timeout for a byte."""
         self._wait_s = wait_s
         wanted = bounds.body_s if wait_s is None else max(LEAST_S, WAITS * wait_s)
         self._body_s = min(bounds.body_s, wanted)
@@ -154,7 +154,7 @@ class Budget:
     def timeout(self, wanted: float | None) -> float | None:
         """Return the seconds to wait for the next bytes, at most `wanted`.
 
-        Raises `LimitExceeded` where the time is over.
+        Raises `LimitExceeded` when the time is over.
         """
         if self._deadline is None:
             return wanted
@@ -210,11 +210,11 @@ class Budget:
         if self._events > EVENTS_BESIDE and self._events > self._allowed_events():
             raise LimitExceeded(
                 f"the stream has more than {self._allowed_events():,} events, "
-                f"{EVENTS_PER_TOKEN} for each token that was asked for and {EVENTS_BESIDE} more"
+                f"{EVENTS_PER_TOKEN} for each requested token and {EVENTS_BESIDE} more"
             )
 
     def _allowed_events(self) -> int:
-        """Return how many events an answer to the request may have; found when first needed."""
+        """Return the most events of an answer to the request; computed when first needed."""
         if self._most_events is None:
             tokens = [int(number) for number in MAX_TOKENS.findall(self._request)]
             choices = [int(number) for number in CHOICES.findall(self._request)]
@@ -234,14 +234,14 @@ class Budget:
             self._limit = f"the stream did not end in {seconds:g} s ({TIME_OPTION} sets it)"
         else:
             self._deadline = idle
-            self._limit = f"the stream brought no event for {self._wait_s:g} s"
+            self._limit = f"the stream sent no event for {self._wait_s:g} s"
 
     def _until(self, seconds: float, limit: str) -> None:
         self._deadline = self._clock() + seconds
         self._limit = limit
 
     def _check_depth(self, data: bytes) -> None:
-        """Raise `LimitExceeded` where JSON, or an event of it, is nested too deep."""
+        """Raise `LimitExceeded` for JSON, or an event, that is nested too deep."""
         first, *others = data.split(EVENT_END) if self._stream else [data]
         self._extend(first)
         for event in others:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 REQUEST_TIMEOUT_S = 300.0
-# What OpenAI's API has, and its client takes by name. All else is vLLM's and goes into extra_body.
+# OpenAI's parameters, which its client takes by name. All others are vLLM's and go to extra_body.
 STANDARD = frozenset(
     {
         "messages", "tools", "tool_choice", "reasoning_effort", "response_format", "stop",
@@ -41,7 +41,7 @@ class Chat:
     def __init__(
         self, endpoint: Endpoint, family: Family, transport: httpx.BaseTransport | None = None
     ) -> None:
-        """Connect; `transport` carries the requests in place of the ordinary one."""
+        """Connect; `transport` replaces the default transport."""
         self._endpoint = endpoint
         self._family = family
         self.client = openai.OpenAI(
@@ -57,15 +57,15 @@ class Chat:
         )
 
     def whole(self, conversation: Conversation, max_tokens: int) -> Answer:
-        """Ask for a conversation's answer in one piece."""
+        """Request a conversation's answer in one piece."""
         return self.ask(conversation.body(self._family) | {"max_tokens": max_tokens})
 
     def streamed(self, conversation: Conversation, max_tokens: int) -> Answer:
-        """Ask for a conversation's answer as a stream and put it together as a client does."""
+        """Request a conversation's answer as a stream and assemble it as a client does."""
         return self.stream(conversation.body(self._family) | {"max_tokens": max_tokens})
 
     def ask(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
-        """Send a request's body and return the whole answer; raises `ValueError` for none."""
+        """Send a request's body and return the whole answer; raises `ValueError` without one."""
         with reading("the answer"):
             reply = self.client.chat.completions.create(
                 **self._arguments(body), extra_headers=headers
@@ -73,7 +73,7 @@ class Chat:
             return whole(reply)
 
     def stream(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
-        """Send a request's body and put its stream together."""
+        """Send a request's body and assemble its stream."""
         with reading("the stream"):
             return assemble(self.chunks(body, headers))
 
@@ -98,7 +98,7 @@ class Chat:
 
 
 def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
-    """Put a streamed answer together by OpenAI's rules: text appends, calls merge by index."""
+    """Assemble a streamed answer by OpenAI's rules: append text, merge calls by index."""
     texts = {"reasoning": "", "content": ""}
     calls: dict[int, dict[str, str]] = {}
     fields: dict[str, Any] = {"finish_reason": None, "stop_reason": None, "reasoning_key": None}
@@ -140,7 +140,7 @@ def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
 
 
 def whole(reply: Any) -> Answer:
-    """Return the first choice of a whole answer; raises `ValueError` and its like for none."""
+    """Return the first choice of a whole answer; raises `ValueError` or similar without one."""
     choice = _choice(reply)
     return Answer(
         reasoning=_reasoning(choice.message)[1],
@@ -155,10 +155,10 @@ def whole(reply: Any) -> Answer:
 
 
 def _choice(reply: Any) -> Any:
-    """Return the first choice; the client hands on whatever a server answers."""
+    """Return the first choice; the client passes on every answer of a server."""
     if choices := getattr(reply, "choices", None):
         return choices[0]
-    raise ValueError(f"the answer is no chat completion: {str(reply)[:SHOWN]!r}")
+    raise ValueError(f"the answer is not a chat completion: {str(reply)[:SHOWN]!r}")
 
 
 def _call(call: Any) -> ToolCall:
@@ -170,7 +170,7 @@ def _call(call: Any) -> ToolCall:
 
 
 def _arguments(value: Any) -> str:
-    """Return a call's arguments as text: the tools gate judges what is no JSON."""
+    """Return a call's arguments as text: the tools gate judges invalid JSON."""
     return "" if value is None else str(value)
 
 
@@ -185,7 +185,7 @@ def _ids(choice: Any) -> tuple[int, ...]:
 def _reasoning(message: Any) -> tuple[str | None, str]:
     """Return the key and the text of the reasoning.
 
-    vLLM has called it `reasoning_content` and now calls it `reasoning`.
+    vLLM's key was `reasoning_content` and is now `reasoning`.
     """
     for key in ("reasoning", "reasoning_content"):
         if found := text(getattr(message, key, None), key):

@@ -23,25 +23,25 @@ SHOWN = 60
 
 @dataclass(frozen=True)
 class Completion:
-    """An answer, or why there is none."""
+    """An answer, or the reason for its absence."""
 
     reasoning: str = ""
     content: str = ""
     finish_reason: str | None = None
     calls: tuple[tuple[str, str], ...] = ()
-    """Name and arguments of each tool call, as they were written."""
+    """Name and arguments of each tool call, unparsed."""
     token_ids: tuple[int, ...] = ()
     candidates: tuple[Mapping[int, float], ...] = ()
-    """For each token the likeliest ones at its place with their log-probabilities, in nats."""
+    """For each token, the likeliest tokens at its place with log-probabilities, in nats."""
     error: str = ""
-    """The reason if there is no answer."""
+    """Why the answer is missing; empty if it is not."""
     request: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
-    """The model that the answer names; empty where it names none."""
+    """The model that the answer names, or ''."""
 
     @property
     def text(self) -> str:
-        """Everything a reader sees."""
+        """All text that a reader sees."""
         return f"{self.reasoning}\n{self.content}".strip()
 
     @property
@@ -71,7 +71,7 @@ class CompletionClient:
     """Sends greedy requests to a model; answers come with token ids and log-probabilities."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
-        """`timeout_s` is how long an answer may take altogether."""
+        """`timeout_s` limits the whole answer."""
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self.requests = 0
@@ -151,7 +151,7 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
 
 
 def _numbered(top: Iterable[Mapping[str, Any]]) -> dict[int, float]:
-    """Return the candidates of one place by token id, where the server numbers them."""
+    """Return the candidates of one place by token id, if the server numbers them."""
     return {
         int(candidate["token"].removeprefix(TOKEN_PREFIX)): float(candidate["logprob"])
         for candidate in top

@@ -1,7 +1,7 @@
 """Decompresses an answer in small pieces, so that a small body cannot become a large one at once.
 
-The clients ask for answers as they are (`Accept-Encoding: identity`); a gateway may compress all
-the same.
+The clients request uncompressed answers (`Accept-Encoding: identity`); a gateway may compress them
+anyway.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 OUTPUT_BYTES = 64 * 1024
 ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
-"""zlib's number for: find out which of the two it is."""
+"""zlib's number for detecting which of the two it is."""
 KNOWN = frozenset({"gzip", "x-gzip", "deflate"})
 PLAIN = frozenset({"", "identity"})
 
 
 class Decompressor:
-    """Takes the pieces of a compressed body; yields those of the body."""
+    """Takes the pieces of a compressed body; yields decompressed pieces."""
 
     def __init__(self, encoding: str) -> None:
-        """Raises `httpx.DecodingError` for an encoding that was not asked for and is not known."""
+        """Raises `httpx.DecodingError` for an unknown encoding that was not requested."""
         if encoding not in KNOWN:
             raise httpx.DecodingError(
-                f"the answer is compressed as {encoding[:40]!r}, though it was asked for as it is"
+                f"the answer is compressed as {encoding[:40]!r}, but the request did not allow it"
             )
         self._zlib = zlib.decompressobj(ZLIB_OR_GZIP)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield what some compressed bytes hold, at most `OUTPUT_BYTES` a piece."""
+        """Yield the content of compressed bytes, in pieces of at most `OUTPUT_BYTES`."""
         while data:
             try:
                 output = self._zlib.decompress(data, OUTPUT_BYTES)

@@ -1,4 +1,4 @@
-"""Where a served family answers, and how it is reached."""
+"""The address of a served family, and how to reach it."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a served family answers. `api_key` and `headers` are never printed."""
+    """The address of a served family. `api_key` and `headers` are never printed."""
 
     base_url: str
     model: str
     api_key: str | None = field(default=None, repr=False)
     tape: Tape | None = field(default=None, repr=False, compare=False)
-    """Where what is sent there is kept, and what comes back."""
+    """The record of requests and responses."""
     bounds: Bounds = field(default=DEFAULT, repr=False, compare=False)
     strikes: Strikes = field(default_factory=Strikes, repr=False, compare=False)
-    """How often the server went over the bounds."""
+    """How often the server exceeded the bounds."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Headers of every request, besides the key's."""
     verify: bool | str = True
-    """How the server's certificate is checked: as usual, not at all, or with these authorities."""
+    """The check of the server's certificate: as usual, none, or with these authorities."""
     key_hint: str = field(default="", repr=False, compare=False)
-    """What to look at where the key is refused; '' where it is not a lane's own."""
+    """The hint for a refused key; '' if it is not a lane's own key."""
     tape_part: str = field(default="", repr=False, compare=False)
-    """The part of the tape it is kept under; empty for the present one."""
+    """The part of the tape for its records; empty for the current part."""
 
     @property
     def root_url(self) -> str:
@@ -44,7 +44,7 @@ class Endpoint:
         return self.base_url.removesuffix("/v1")
 
     def request_headers(self, api_key: str | None = None) -> dict[str, str]:
-        """Return the headers of a request; `api_key` is sent in place of the right one."""
+        """Return the headers of a request; `api_key` replaces the right one."""
         key = self.api_key if api_key is None else api_key
         if not key:
             return dict(self.headers)
@@ -58,10 +58,10 @@ def of_lane(
     tape: Tape | None = None,
     bounds: Bounds = DEFAULT,
 ) -> Endpoint:
-    """Return where the running server of a lane answers; its model is not known yet.
+    """Return the address of a lane's running server; its model is not known yet.
 
-    `api_key_env` is the variable of the key where the lane names none. Raises `UserError` for a
-    variable that the lane names and that is not set.
+    `api_key_env` is the key's variable if the lane names none. Raises `UserError` for a variable
+    that the lane names and that is not set.
     """
     assert lane.base_url is not None  # noqa: S101 - only such a lane runs already
     missing = [
@@ -94,14 +94,14 @@ def _key_hint(lane: Lane, *, own_key: bool) -> str:
         return f"see the header {AUTHORIZATION} in [headers] of lane {lane.name}"
     if lane.api_key_env:
         return (
-            f"see that {lane.api_key_env}, which is api_key_env of lane {lane.name}, holds this "
+            f"check that {lane.api_key_env} (api_key_env of lane {lane.name}) contains this "
             "server's key"
         )
     return ""
 
 
 def secrets(lane: Lane, environment: Mapping[str, str]) -> list[str]:
-    """Return what a lane sends to its running server that nobody is to read.
+    """Return the secrets that a lane sends to its running server.
 
     They are its key, the variables that its headers name, and the values with them.
     """

@@ -1,4 +1,4 @@
-"""One request as it was sent, with everything that came back."""
+"""One request as sent, with its whole response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOLD_HEADERS = {
 
 @dataclass(frozen=True)
 class Sent:
-    """One request as it was sent, with everything that came back."""
+    """One request as sent, with its whole response."""
 
     method: str
     path: str
@@ -29,10 +29,10 @@ class Sent:
     status: int | None = None
     response_headers: Mapping[str, str] = field(default_factory=dict)
     pieces: tuple[tuple[float, bytes], ...] = ()
-    """The response's body as it arrived, with the seconds since the request was sent."""
+    """The response's body as received, with the seconds since the request was sent."""
     error: str = ""
     cut_bytes: int = 0
-    """Bytes of the response after the part that is kept."""
+    """Bytes of the response after the stored part."""
 
     @property
     def answer(self) -> bytes:
@@ -41,12 +41,12 @@ class Sent:
 
     @property
     def size(self) -> int:
-        """Bytes of memory it takes, roughly."""
+        """Approximate bytes of memory."""
         return len(self.body) + sum(len(piece) + 128 for _, piece in self.pieces) + 1024
 
 
 def redacted_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers as an incident may hold them."""
+    """Return headers without secrets, for an incident."""
     return {
         name: value if name.lower() in TOLD_HEADERS else REDACTED for name, value in headers.items()
     }

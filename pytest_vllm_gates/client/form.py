@@ -1,4 +1,4 @@
-"""Reads answers that may have any form: what is not as in the API is `Malformed`, never a crash."""
+"""Reads answers of any form: a part that differs from the API is `Malformed`, never a crash."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_TOKENS = 2**27
 
 
 class Malformed(httpx.DecodingError, ValueError):  # noqa: N818 - a state of the server
-    """A server's answer has another form than the API's; the text says where."""
+    """A server's answer differs from the API's form; the text names the place."""
 
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Read an answer; raises `Malformed`, with `what` it is, for a form that cannot be read."""
+    """Read an answer; raises `Malformed`, naming `what`, for a form that cannot be read."""
     try:
         yield
     except (Malformed, httpx.HTTPStatusError):
@@ -44,7 +44,7 @@ def text(value: Any, where: str) -> str:
 
 
 def count(value: Any, where: str) -> int:
-    """Return a field that counts something; raises `Malformed` for what is no count."""
+    """Return a field with a count; raises `Malformed` for another value."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
         raise Malformed(
             f"{where} is {_shown(value)}, and the API has a count of 0 to {MOST_TOKENS:,} there"

@@ -1,4 +1,4 @@
-"""Plain HTTP to the served family, for what the openai client does not cover."""
+"""Plain HTTP to the served family, for requests that the openai client does not cover."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
 def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
     """Return an HTTP client on the server's root; `api_key` overrides the right one.
 
-    The proxy settings of the environment are not used: they would send loopback traffic away.
+    The environment's proxy settings are not used: they would redirect loopback traffic.
     """
     return httpx.Client(
         base_url=endpoint.root_url,
@@ -42,7 +42,7 @@ def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
 def transport(endpoint: Endpoint, *, to_the_end: bool = False) -> Recorder:
     """Return the transport that sends requests to a server and records them on its tape, if any.
 
-    `to_the_end`: responses that their client leaves early are read all the same.
+    `to_the_end`: responses are read to their end, even if their client leaves early.
     """
     root = urlsplit(endpoint.root_url).path
     return Recorder(
@@ -62,13 +62,13 @@ def encrypted(endpoint: Endpoint) -> bool:
 
 
 def post(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> httpx.Response:
-    """Send a body to our model at a path of the server and return whatever it answers."""
+    """Send a body for the endpoint's model to a path of the server and return the answer."""
     with client(endpoint) as http:
         return http.post(path, json={"model": endpoint.model, **body})
 
 
 def version(endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> str | None:
-    """Return the server's version of vLLM (`GET /version`), None where it does not say."""
+    """Return the server's version of vLLM (`GET /version`), None if it does not report one."""
     with client(endpoint) as http:
         try:
             with reading("the answer of /version"):
@@ -79,20 +79,20 @@ def version(endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> str | None:
 
 
 def detokenize(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
-    """Return the text of token ids as the server sees it (`POST /detokenize`)."""
+    """Return the server's text for token ids (`POST /detokenize`)."""
     reply = post(endpoint, DETOKENIZE, {"tokens": list(token_ids)}).raise_for_status()
     with reading(f"the answer of {DETOKENIZE}"):
         return form.text(reply.json()["prompt"], "prompt")
 
 
 def token_ids(endpoint: Endpoint, text: str, *, add_special_tokens: bool = False) -> list[int]:
-    """Return the token ids of a text that is no chat (`POST /tokenize`)."""
+    """Return the token ids of a plain text (`POST /tokenize`)."""
     body = {"prompt": text, "add_special_tokens": add_special_tokens}
     return _tokens(post(endpoint, TOKENIZE, body))
 
 
 def recorded(endpoint: Endpoint, body: Mapping[str, Any]) -> Recording:
-    """Return the answer to a chat completion request as it arrived on the wire."""
+    """Return the answer to a chat completion request as received on the wire."""
     begun = time.monotonic()
     request = {"model": endpoint.model, **body}
     with client(endpoint) as http, http.stream("POST", CHAT, json=request) as reply:
@@ -103,8 +103,8 @@ def recorded(endpoint: Endpoint, body: Mapping[str, Any]) -> Recording:
 def effective_sampling(endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
     """Return the effective sampling parameters of a chat request, None if the server hides them.
 
-    vLLM returns them with the rendered prompt (`POST /v1/chat/completions/render`), its renderer
-    always and its server with `--enable-scale-out`.
+    vLLM returns them with the rendered prompt (`POST /v1/chat/completions/render`): its renderer
+    always, its server with `--enable-scale-out`.
     """
     reply = post(endpoint, RENDER, body)
     if reply.status_code in HIDDEN:

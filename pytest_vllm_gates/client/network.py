@@ -1,6 +1,6 @@
-"""Connections to a server: each carries one request, within its budget, until the run is cut off.
+"""Connections to a server: each has one request, within its budget, until an interrupt.
 
-A connection is not used again: the server may close an idle one just as the next request is sent.
+Connections are not reused: the server may close an idle one just as the next request is sent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_AT_ONCE = 256
 
 
 class BoundedStream(httpcore.NetworkStream):
-    """A connection that reads within a budget, until the run is cut off."""
+    """A connection that reads within a budget, until the run is interrupted."""
 
     def __init__(self, connection: socket.socket, budget: Budget) -> None:
         self._connection = connection
@@ -43,14 +43,14 @@ class BoundedStream(httpcore.NetworkStream):
             raise
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return what has come; raises `LimitExceeded` or `Interrupted` beside httpcore's own."""
+        """Return received bytes; raises `LimitExceeded`, `Interrupted` and httpcore's errors."""
         CONNECTIONS.check()
         wait_s = self._budget.timeout(timeout)
         try:
-            self._connection.settimeout(wait_s)  # fails where another thread closed it
+            self._connection.settimeout(wait_s)  # fails if another thread closed it
             data = self._connection.recv(max_bytes)
         except TimeoutError as error:
-            # The shorter of two times is over: the budget's raises under its own name.
+            # The shorter of two limits is over: the budget raises its own error.
             self._budget.timeout(timeout)
             raise httpcore.ReadTimeout(str(error)) from error
         except OSError as error:
@@ -62,7 +62,7 @@ class BoundedStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send bytes; raises `Interrupted` beside httpcore's own."""
+        """Send bytes; raises `Interrupted` and httpcore's errors."""
         CONNECTIONS.check()
         view = memoryview(buffer)
         try:
@@ -86,7 +86,7 @@ class BoundedStream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        """Encrypt the connection; raises `Interrupted` beside httpcore's own."""
+        """Encrypt the connection; raises `Interrupted` and httpcore's errors."""
         CONNECTIONS.remove(self._connection)
         try:
             encrypted = sockets.encrypt(self._connection, ssl_context, server_hostname, timeout)
@@ -102,7 +102,7 @@ class BoundedStream(httpcore.NetworkStream):
         return BoundedStream(encrypted, self._budget)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what is known of the connection: `socket` and `ssl_object`, as httpcore asks."""
+        """Return httpcore's extra information of the connection: `socket` and `ssl_object`."""
         if info == "socket":
             return self._connection
         if info == "ssl_object" and hasattr(self._connection, "selected_alpn_protocol"):
@@ -117,7 +117,7 @@ class BoundedBackend(httpcore.NetworkBackend):
         self._thread = threading.local()
 
     def turn_to(self, budget: Budget) -> None:
-        """Take the next connection that this thread opens for a request with this budget."""
+        """Use this budget for the next connection that this thread opens."""
         self._thread.budget = budget
 
     def connect_tcp(
@@ -128,7 +128,7 @@ class BoundedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,  # noqa: ARG002 - httpcore's interface
         socket_options: Iterable[SOCKET_OPTION] | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
-        """Connect; raises `Interrupted` beside httpcore's own."""
+        """Connect; raises `Interrupted` and httpcore's errors."""
         try:
             connection = sockets.connect(host, port, timeout)
         except TimeoutError as error:
@@ -143,10 +143,10 @@ class BoundedBackend(httpcore.NetworkBackend):
 
 
 def tls(verify: bool | str) -> ssl.SSLContext:
-    """Return what TLS connections are made with.
+    """Return the context for TLS connections.
 
     `verify`: True for the usual authorities, False for none, else the path of a file or folder of
-    certificate authorities. Raises `UserError` for one that has none.
+    certificate authorities. Raises `UserError` for a path without authorities.
     """
     if isinstance(verify, bool):
         return httpx.create_ssl_context(verify=verify)
@@ -156,14 +156,14 @@ def tls(verify: bool | str) -> ssl.SSLContext:
         if os.path.isdir(verify):  # noqa: PTH112 - the path is a text here
             return ssl.create_default_context(capath=verify)
         return ssl.create_default_context(cafile=verify)
-    except OSError as error:  # SSLError is one
+    except OSError as error:  # SSLError is an OSError
         raise UserError(
             f"verify: {verify!r} is not a PEM file of certificate authorities: {error}"
         ) from error
 
 
 def pool(backend: BoundedBackend, ssl_context: ssl.SSLContext | None) -> httpcore.ConnectionPool:
-    """Return a pool whose connections carry one request each."""
+    """Return a pool whose connections have one request each."""
     return httpcore.ConnectionPool(
         ssl_context=ssl_context,
         max_connections=MOST_AT_ONCE,

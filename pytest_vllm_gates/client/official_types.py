@@ -1,8 +1,8 @@
 """Validates JSON by the types of the official clients, strictly.
 
-The clients `openai` and `anthropic` construct their types without validating, so a field of a wrong
-type passes unseen. A client in a typed language, or one that validates, refuses it. The types are
-made from the published specifications. Fields that they do not have are allowed.
+The clients `openai` and `anthropic` construct their types without validation, so a field of a wrong
+type is not noticed. A client in a typed language, or one that validates, refuses it. The types are
+made from the published specifications. Additional fields are allowed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Newer in the specification than some servers: vLLM 0.32 counts it in usage, 0.30 does not.
 LATER = {"cache_write_tokens"}
 TYPE = "type"
-"""The field by which the members of a union are told apart."""
+"""The field that distinguishes the members of a union."""
 
 
 def wrong_fields(official: Any, value: Any) -> Iterator[str]:
@@ -48,9 +48,9 @@ def _adapter(official: Any) -> TypeAdapter[Any]:
 
 
 def _sentences(errors: Sequence[ErrorDetails]) -> Iterator[str]:
-    """Yield a sentence for every error, except those of union members that are not meant.
+    """Yield a sentence for every error, except errors of union members of another type.
 
-    A member is not meant if its `type` is another one. Where no member is meant, the type is
+    The member whose `type` equals the value's is meant. Without such a member the type is
     unknown.
     """
     others = {error["loc"][:-1]: error for error in errors if _is_of_another_type(error)}
@@ -76,6 +76,6 @@ def _is_of_another_type(error: ErrorDetails) -> bool:
 
 
 def _place(error: ErrorDetails) -> str:
-    """Return where an error is, without the names of the types that pydantic tried."""
+    """Return the place of an error, without the names of the types that pydantic tried."""
     fields = [str(part) for part in error["loc"] if isinstance(part, int) or part[:1].islower()]
     return ".".join(part for part in fields if "[" not in part and "(" not in part) or "it"

@@ -20,7 +20,7 @@ NONCE_TOKENS = 1024
 
 
 def question(family: Family, text: str, answer_tokens: int) -> dict[str, Any]:
-    """Return a question; thinking is off where it can be, so that answers are short."""
+    """Return a question; thinking is off if it can be, so that answers are short."""
     body: dict[str, Any] = {
         "messages": [{"role": "user", "content": text}],
         "max_tokens": answer_tokens,
@@ -42,17 +42,17 @@ def ticket_faults(completion: Completion, nonces: Sequence[str], own: int) -> li
     if completion.error:
         return [f"no answer: {completion.error}"]
     sentences = [
-        f"the answer holds {nonce!r}, which is request {number + 1}'s: {completion.shown}"
+        f"the answer contains {nonce!r}, which is request {number + 1}'s: {completion.shown}"
         for number, nonce in enumerate(nonces)
         if number != own and nonce in completion.text
     ]
     if nonces[own] not in completion.text:
-        sentences.append(f"the answer does not hold its own {nonces[own]!r}: {completion.shown}")
+        sentences.append(f"the answer does not contain its own {nonces[own]!r}: {completion.shown}")
     return sentences
 
 
 def holds_anothers(completion: Completion, nonces: Sequence[str], own: int) -> bool:
-    """Return whether the answer to request number `own` holds the nonce of another one."""
+    """Return whether the answer to request number `own` contains another request's nonce."""
     return any(nonce in completion.text for number, nonce in enumerate(nonces) if number != own)
 
 
@@ -60,7 +60,7 @@ FILE = data.FOLDER / "isolation.toml"
 
 
 class Questions(toml.Record):
-    """The file: questions whose answers differ, and what a long prefix is made of."""
+    """The file: questions whose answers differ, and the filler of a long prefix."""
 
     answer_tokens: int = Field(gt=0)
     filler: str = Field(min_length=1)

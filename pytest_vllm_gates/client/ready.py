@@ -1,7 +1,7 @@
-"""The models that a server lists, and why one does not serve: by its own fault, or another's.
+"""The models that a server lists, and why a server does not serve.
 
-An unreachable address, a refused key and a gateway without a server behind it say nothing of what
-is served: they are `NotReached`, all else is `NotServing`.
+An unreachable address, a refused key and a gateway without a server behind it are not faults of the
+server: they are `NotReached`, all other errors are `NotServing`.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ PROBE_TIMEOUT_S = 5.0
 MODELS = "/v1/models"
 KEY_HINT = "export OPENAI_API_KEY, or name its variable with --api-key-env"
 URL_HINT = (
-    "see that the URL ends where the API begins, http://host:8000/v1, and that the lane has every "
-    "header a gateway wants: [headers]"
+    "check that the URL ends with the API's root, http://host:8000/v1, and that the lane has every "
+    "header that a gateway requires: [headers]"
 )
-GATEWAY = "a gateway answers, and no server behind it does"
+GATEWAY = "a gateway answers, but no server behind it answers"
 HTML = "text/html"
 
 BEFORE_THE_SERVER = {
     401: ("the server refused the API key", KEY_HINT),
     403: ("the server or a gateway before it forbids access", KEY_HINT),
-    407: ("a proxy before the server wants a login", "see the proxy, or ask inside the network"),
-    429: ("a gateway allows no more requests now", "raise its limit for this client, or wait"),
-    502: (GATEWAY, "see that the server runs, and where the gateway sends its requests"),
-    503: (GATEWAY, "see that the server runs and is ready"),
-    504: (GATEWAY, "see that the server runs, and how long the gateway waits"),
+    407: ("a proxy requires a login", "configure the proxy, or run inside the network"),
+    429: ("a gateway limits the rate of requests", "raise its limit for this client, or wait"),
+    502: (GATEWAY, "check that the server runs, and where the gateway sends its requests"),
+    503: (GATEWAY, "check that the server runs and is ready"),
+    504: (GATEWAY, "check that the server runs, and the gateway's timeout"),
 }
-"""What a status says of the way to a server, and the next step (RFC 9110, RFC 6585)."""
+"""The meaning of a status for the path to a server, and the next step (RFC 9110, RFC 6585)."""
 
 
 OF_THE_CLIENT = (401, 403, 407, 429)
-"""Statuses that in the midst of a run still say nothing of what is served."""
+"""Statuses that during a run are still not faults of the server."""
 
 CONNECTING = {
     socket.gaierror: "the host's name is not known",
     ssl.SSLCertVerificationError: "the certificate is not accepted",
-    ssl.SSLError: "TLS does not come about",
+    ssl.SSLError: "the TLS handshake failed",
 }
-"""What an error below a connection's says of it; the narrower class comes first."""
+"""The meaning of a connection error's cause; the narrower class comes first."""
 
 
-class NotServing(Exception):  # noqa: N818 - a state of the server, told to a person
+class NotServing(Exception):  # noqa: N818 - a state of the server that a person reads
     """The server is up but does not serve; the text is its answer."""
 
 
 class NotReached(NotServing):
-    """Something before the server answered, or nothing at all."""
+    """Something in front of the server answered, or nothing at all."""
 
     def __init__(self, says: str, hint: str) -> None:
         """`hint` is the next step."""
@@ -64,7 +64,7 @@ class NotReached(NotServing):
 
 
 def refused(status: int, path: str) -> NotReached | None:
-    """Return what a status says of the way to the server; None where the server itself speaks."""
+    """Return the error of the path to the server for a status; None for the server's own."""
     if status not in BEFORE_THE_SERVER:
         return None
     says, hint = BEFORE_THE_SERVER[status]
@@ -72,15 +72,15 @@ def refused(status: int, path: str) -> NotReached | None:
 
 
 def unreachable(error: Exception, url: str) -> NotReached | None:
-    """Return why no connection to a URL came about; None for every other error.
+    """Return why a connection to a URL failed; None for every other error.
 
-    A connection that is accepted and then closed is the server's.
+    A connection that is accepted and then closed is the server's fault.
     """
     hint = f"curl -v {url}/models"
     if isinstance(error, httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return NotReached(f"{url!r} is no URL of a server: {error}", URL_HINT)
+        return NotReached(f"{url!r} is not a URL of a server: {error}", URL_HINT)
     if isinstance(error, httpx.ConnectTimeout):
-        return NotReached(f"no connection comes about in time: {error}", hint)
+        return NotReached(f"the connection timed out: {error}", hint)
     if not isinstance(error, httpx.ConnectError):
         return None
     for cause in _causes(error):
@@ -91,9 +91,9 @@ def unreachable(error: Exception, url: str) -> NotReached | None:
 
 
 def lost(error: BaseException, url: str) -> NotReached | None:
-    """Return why a server that answered before is not reached now; None where it may be its doing.
+    """Return why a server that answered before cannot be reached; None if it may be at fault.
 
-    `error` is httpx's or openai's. A request that was cut off is the server's.
+    `error` is httpx's or openai's. A request that was cut off is the server's fault.
     """
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status in OF_THE_CLIENT:
@@ -107,7 +107,7 @@ def served_models(
 ) -> dict[str, dict[str, Any]]:
     """Return `/v1/models` by id.
 
-    Raises `NotReached` where something before the server answers, and `NotServing` when the answer
+    Raises `NotReached` if something in front of the server answers, and `NotServing` if the answer
     is not as in OpenAI's API.
     """
     reply = client.get(MODELS, timeout=timeout_s)

@@ -1,6 +1,6 @@
-"""Records requests and responses as they pass on the wire: on a tape, and by request id.
+"""Records requests and responses on the wire: on a tape, and by request id.
 
-A response goes onto the endpoint's tape once it has ended. The response to a request with an
+A response is added to the endpoint's tape after its end. The response to a request with an
 `x-request-id` is kept under that id as well, until it is taken.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 HEADER = "x-request-id"
 
-# Polled while something else goes on, and without a body.
+# Polled in the background, and without a body.
 POLLED = ("/health", "/metrics", "/load")
 
 
@@ -41,7 +41,7 @@ EVENT_STREAM = "text/event-stream"
 
 
 class Recorder(httpx.HTTPTransport):
-    """An HTTP transport that bounds and records what passes. Safe to use from several threads."""
+    """An HTTP transport that limits and records traffic. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Recorder(httpx.HTTPTransport):
         strikes: Strikes | None = None,
         to_the_end: bool = False,
     ) -> None:
-        """Keep it on `tape`, under `tape_part` where one is named.
+        """Record on `tape`, under `tape_part` if it is given.
 
         `root` is the path of the server's root, which is left out.
 
-        `verify` is that of `network.tls`; None without TLS, for loading certificates is slow.
-        `strikes` are the server's, whichever transport it is reached by. A response whose client
-        gives up is read `to_the_end` all the same, so that all of it can be judged.
+        `verify` is as in `network.tls`; None without TLS, because loading certificates is slow.
+        `strikes` are the server's, shared by all transports. With `to_the_end` a response is read
+        even after its client gave up, so that all of it can be judged.
         """
         super().__init__(verify=False)
         self._backend = network.BoundedBackend()
@@ -77,7 +77,7 @@ class Recorder(httpx.HTTPTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and put a listener on the response's body.
 
-        Raises `LimitExceeded` and `Interrupted` beside httpx's own errors.
+        Raises `LimitExceeded`, `Interrupted` and httpx's errors.
         """
         sent_at = time.monotonic()
         wait_s: float | None = request.extensions.get("timeout", {}).get("read")
@@ -108,7 +108,7 @@ class Recorder(httpx.HTTPTransport):
             raise
 
     def note(self, error: Exception, wait_s: float | None) -> None:
-        """Count an error against the server where it is one of a server that does not end."""
+        """Count an error against the server if its answer did not end."""
         if isinstance(error, LimitExceeded):
             self._strikes.exceeded(str(error))
         elif isinstance(error, httpx.ReadTimeout) and (wait_s is None or wait_s >= LONG_WAIT_S):
@@ -132,7 +132,7 @@ class Recorder(httpx.HTTPTransport):
         self._put(request, response, pieces, error)
 
     def take(self, name: str) -> Recording:
-        """Return what was recorded under an id, and forget it; empty where nothing was."""
+        """Return the recording of an id, and forget it; empty without one."""
         with self._lock:
             return self._recordings.pop(name, Recording())
 
@@ -204,7 +204,7 @@ class _Listener(httpx.SyncByteStream):
         if not self._closed:
             self._closed = True
             if self._recorder.to_the_end:
-                with contextlib.suppress(httpx.HTTPError):  # it is noted where it is raised
+                with contextlib.suppress(httpx.HTTPError):  # it is counted where it is raised
                     for _ in self:
                         pass
             pieces = tuple(self._pieces)
@@ -213,7 +213,7 @@ class _Listener(httpx.SyncByteStream):
 
 
 def _decompressor(response: httpx.Response) -> Decompressor | None:
-    """Return what decompresses a response; its headers say no more that it is compressed."""
+    """Return a response's decompressor, and remove the encoding from its headers."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in PLAIN:
         return None

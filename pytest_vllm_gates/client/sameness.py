@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.completion import Completion
 
 MARGIN_NATS = 0.5
-"""How much less likely the other token may be where two answers part. In another batch or on a
-warm prefix sums are taken in another order; in bfloat16 that moves a log-probability by a tenth
-or two, and by a few where it sends a token to another expert. See `numerics.toml`."""
+"""How much less likely the other token may be where two answers diverge. Another batch or a warm
+prefix changes the order of sums; in bfloat16 that moves a log-probability by a tenth or two, and by
+a few if it sends a token to another expert. See `numerics.toml`."""
 
 
 @dataclass(frozen=True)
 class Sameness:
-    """The comparison of an answer with the one given alone."""
+    """The comparison of an answer with the answer to the same request alone."""
 
     fault: str | None = None
-    """What is wrong, as a sentence; None for the same answer and for an equivalent one."""
+    """The fault, as a sentence; None for the same answer and for an equivalent one."""
     parts_at: int | None = None
     """The first token in which an equivalent answer differs, counted from 0."""
     behind_nats: float | None = None
-    """How much less likely than the first answer's token the other one was there."""
+    """How much less likely the other token was there than the first answer's, in nats."""
 
 
 def compare(alone: Completion, answer: Completion, *, invariant: bool) -> Sameness:
-    """Compare an answer with the one given alone; `invariant`: only the same one will do.
+    """Compare an answer with the answer alone; `invariant`: only an equal answer is accepted.
 
-    Otherwise an answer is equivalent where the token in which it parts was nearly as likely.
+    Otherwise an answer is equivalent if its first differing token was nearly as likely.
     """
     if answer.error:
         return Sameness(f"no answer: {answer.error}")
@@ -60,7 +60,7 @@ def _parts(answer: Completion) -> tuple[object, ...]:
 
 
 def _parts_at(first: tuple[int, ...], second: tuple[int, ...]) -> int | None:
-    """Return the first place where two answers' tokens differ, None where they do not."""
+    """Return the first place where two answers' tokens differ, or None."""
     if first == second or not first or not second:
         return None
     pairs = enumerate(zip(first, second, strict=False))
@@ -68,9 +68,9 @@ def _parts_at(first: tuple[int, ...], second: tuple[int, ...]) -> int | None:
 
 
 def _behind(alone: Completion, answer: Completion, at: int) -> float | None:
-    """Return how far the other answer's token was behind where they part, by either's candidates.
+    """Return the gap to the other answer's first differing token, by the candidates of either.
 
-    None where it was no candidate, or where one answer merely ends before the other.
+    None if that token was not a candidate, or if one answer only ends before the other.
     """
     if at >= min(len(alone.token_ids), len(answer.token_ids)):
         return None
@@ -86,9 +86,9 @@ def _behind(alone: Completion, answer: Completion, at: int) -> float | None:
 
 
 def nats_apart(first: Completion, second: Completion) -> float | None:
-    """Return by how much log-probabilities differ at most, over the tokens both answers begin with.
+    """Return the largest difference of log-probabilities over the answers' common beginning.
 
-    None where neither tells any. Only what is a candidate in both counts.
+    None if neither reports any. Only candidates of both count.
     """
     pairs = zip(
         first.token_ids, second.token_ids, first.candidates, second.candidates, strict=False
@@ -105,15 +105,15 @@ REPEATS = 8
 """A unit this many times in a row is a loop. Real prose repeats a word two or three times."""
 PERIOD_CHARACTERS = 64
 STRETCH_CHARACTERS = 24
-"""A shorter loop is one only if it is most of the answer: a billion has nine zeros."""
+"""A shorter repeat is a loop only if it is most of the answer: a billion has nine zeros."""
 RULER = re.compile(r"[-=_*#.:~ |+\u2013\u2014\u2026\u00b7\u2500-\u259f]+")
-"""What tables, forms and rulers are drawn with, box drawing included."""
+"""The characters of tables, forms and rulers, box drawing included."""
 FEW_DISTINCT = 0.2
 LONG_ENOUGH_WORDS = 30
 
 
 def why_degenerate(text: str, markers: Iterable[str] = ()) -> str | None:
-    """Return why no healthy model writes this text, or None when it reads as language.
+    """Return why a healthy model would not write this text, or None for language.
 
     Faults are: an empty text, only punctuation ("!!!!", what NaN logits print), characters that do
     not decode, special tokens in the text, and loops of a character, a word or a phrase.
@@ -123,13 +123,13 @@ def why_degenerate(text: str, markers: Iterable[str] = ()) -> str | None:
         return "the answer is empty"
     for marker in markers:
         if marker in text:
-            return f"the answer holds the marker {marker!r}"
+            return f"the answer contains the marker {marker!r}"
     # DeepSeek writes its special tokens with full-width bars.
     if token := re.search(r"<[|\uff5c][\w▁/-]{1,40}[|\uff5c]>", text):
-        return f"the answer holds the special token {token[0]!r}"
+        return f"the answer contains the special token {token[0]!r}"
     broken = stripped.count("\N{REPLACEMENT CHARACTER}")
     if broken:
-        return f"the answer holds {broken} characters that do not decode (U+FFFD)"
+        return f"the answer contains {broken} characters that do not decode (U+FFFD)"
     if not any(
         unicodedata.category(character)[0] in "LN" or unicodedata.category(character) == "So"
         for character in stripped
@@ -149,5 +149,5 @@ def _loop(text: str) -> str | None:
     if len(words) >= LONG_ENOUGH_WORDS:
         word, count = Counter(words).most_common(1)[0]
         if len(set(words)) / len(words) < FEW_DISTINCT:
-            return f"the answer says little: {word!r} is {count} of its {len(words)} words"
+            return f"the answer repeats few words: {word!r} is {count} of its {len(words)} words"
     return None

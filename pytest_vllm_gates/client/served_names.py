@@ -1,4 +1,4 @@
-"""The names under which a server has one model."""
+"""The names that a server has for one model."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MODELS = "/v1/models"
 def served_names(endpoint: Endpoint) -> tuple[str, ...]:
     """Return every name of the endpoint's model, the endpoint's own first.
 
-    Of several names for one model vLLM gives the first in every answer, whichever was asked for, as
-    it documents (https://docs.vllm.ai/en/latest/cli/serve, --served-model-name). Raises
-    `httpx.HTTPError` where the list of models cannot be had.
+    If a model has several names, vLLM's answers always have the first one, whichever was requested,
+    as documented (https://docs.vllm.ai/en/latest/cli/serve, --served-model-name). Raises
+    `httpx.HTTPError` if the list of models cannot be read.
     """
     with http.client(endpoint) as client:
         reply = client.get(MODELS).raise_for_status()

@@ -1,8 +1,8 @@
-"""Sockets of requests that Ctrl-C ends at any moment.
+"""Sockets of requests that Ctrl-C can end at any moment.
 
-That is while a name is looked up, while a connection is made or encrypted, and while one is read.
-A socket that is shut down wakes the thread that waits on it. A name is looked up in a thread of its
-own, because nothing wakes getaddrinfo(3), and it knows no timeout.
+Ctrl-C works while a name is looked up, a connection is made or encrypted, and one is read. Shutting
+a socket down wakes the thread that waits on it. A separate thread looks names up, because nothing
+wakes getaddrinfo(3), and it has no timeout.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Connections:
         self._ended = False
 
     def end(self) -> None:
-        """Give up every request under way, and send none until `begin`."""
+        """Give up every open request, and send none until `begin`."""
         self._ended = True
         for connection in list(self._sockets.values()):
             with contextlib.suppress(OSError):
@@ -77,7 +77,7 @@ CONNECTIONS = Connections()
 
 
 def connect(host: str, port: int, timeout_s: float | None = None) -> socket.socket:
-    """Return a connection to the first of the host's addresses that takes one.
+    """Return a connection to the first of the host's addresses that accepts one.
 
     Raises `OSError` as `socket.create_connection` does, `TimeoutError` after `timeout_s` for the
     name and once more for each address, and `Interrupted`.
@@ -90,7 +90,7 @@ def connect(host: str, port: int, timeout_s: float | None = None) -> socket.sock
                 connection.settimeout(timeout_s)
                 connection.connect(address)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                CONNECTIONS.check()  # shutdown(2) lets a connect(2) that waits end well
+                CONNECTIONS.check()  # after shutdown(2) a waiting connect(2) succeeds
         except OSError as error:
             connection.close()
             failed = error
@@ -108,12 +108,12 @@ def encrypt(
     host: str | None = None,
     timeout_s: float | None = None,
 ) -> ssl.SSLSocket:
-    """Return the connection with TLS on it; raises `OSError` and `Interrupted`.
+    """Return the connection with TLS; raises `OSError` and `Interrupted`.
 
-    The socket that is given is not to be used any more.
+    The given socket must not be used afterwards.
     """
     connection.settimeout(timeout_s)
-    # wrap_socket takes the descriptor away from the socket at once: another one wakes its thread.
+    # wrap_socket detaches the descriptor from the socket at once: another one wakes its thread.
     with connection.dup() as waker, CONNECTIONS.waiting(waker):
         return context.wrap_socket(connection, server_hostname=host)
 
@@ -121,7 +121,7 @@ def encrypt(
 def look_up(host: str, port: int, timeout_s: float | None = None) -> Sequence[PLACE]:
     """Return the addresses of a host, as `socket.getaddrinfo`; raises `TimeoutError` as well."""
     CONNECTIONS.check()
-    with contextlib.suppress(OSError, UnicodeError):  # an address: there is nothing to wait for
+    with contextlib.suppress(OSError, UnicodeError):  # an address needs no lookup
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     answers: queue.SimpleQueue[Sequence[PLACE] | OSError] = queue.SimpleQueue()
 
@@ -131,7 +131,7 @@ def look_up(host: str, port: int, timeout_s: float | None = None) -> Sequence[PL
         except OSError as error:
             answers.put(error)
         except UnicodeError as error:  # a label of more than 63 characters
-            answers.put(OSError(f"{host!r} is no host's name: {error}"))
+            answers.put(OSError(f"{host!r} is not a host name: {error}"))
 
     threading.Thread(target=ask, name=f"look up {host}", daemon=True).start()
     deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)

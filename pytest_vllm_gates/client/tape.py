@@ -1,4 +1,4 @@
-"""Keeps what was sent to a server and what came back, in memory, by the part of the run."""
+"""Keeps requests and responses of a server in memory, by the part of the run."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ class Tape:
         self._bytes: dict[str, int] = {}
         self._part = ""
         self.count = 0
-        """How many sends were kept, the boot's left out, those that were dropped later included.
+        """How many sends were kept, without the boot's, including those dropped later.
 
-        Those that were kept under a part of their own are counted in `ahead`.
+        Sends under a named part are counted in `ahead`.
         """
         self.ahead = Counter[str]()
-        """How many sends were kept under a part that was named, by part."""
+        """How many sends were kept under a named part, by part."""
         self.lost: dict[str, int] = {}
-        """How many sends of a part are no longer here."""
+        """How many sends of a part were dropped."""
 
     def turn_to(self, part: str) -> None:
-        """Keep what follows under this part."""
+        """Keep the following sends under this part."""
         with self._lock:
             self._part = part
 
     @contextlib.contextmanager
     def part(self, part: str) -> Iterator[None]:
-        """Keep what is sent meanwhile under this part."""
+        """Keep the block's sends under this part."""
         before = self._part
         self.turn_to(part)
         try:
@@ -58,7 +58,7 @@ class Tape:
             self.turn_to(before)
 
     def keep(self, sent: Sent, part_name: str = "") -> None:
-        """Keep a send under the part that is named, else under the present one."""
+        """Keep a send under the named part, else under the current one."""
         with self._lock:
             name = part_name or self._part
             if part_name:

@@ -1,6 +1,6 @@
 """Reads values of an answer that may be of any type: a value of another type reads as absent.
 
-The checks of types report such a value. All other checks go on with what they can read.
+The checks of types report such a value. All other checks continue with the readable values.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 MISREADINGS = (
     ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
 )  # fmt: skip
-"""What reading a value of an unexpected form raises."""
+"""The exceptions of reading a value of an unexpected form."""
 SHOWN = 60
 
 
 def record(value: Any) -> Mapping[str, Any]:
-    """Return a JSON object as it is, an empty one for any other value."""
+    """Return a JSON object unchanged, an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
@@ -29,17 +29,17 @@ def records(value: Any) -> list[Mapping[str, Any]]:
 
 
 def string(value: Any) -> str:
-    """Return a string as it is, an empty one for any other value."""
+    """Return a string unchanged, an empty one for any other value."""
     return value if isinstance(value, str) else ""
 
 
 def number(value: Any) -> int:
-    """Return an integer as it is, 0 for any other value; `true` is not an integer."""
+    """Return an integer unchanged, 0 for any other value; `true` is not an integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def index_key(index: Any) -> tuple[bool, int, str]:
-    """Return what an index of any JSON type is sorted and compared by: numbers come first."""
+    """Return the sort key of an index of any JSON type: numbers come first."""
     text = json.dumps(index)
     is_number = text.isdecimal()
     return not is_number, len(text) if is_number else 0, text

@@ -1,6 +1,6 @@
 """Compares the contracts of a server with the recorded ones.
 
-A contract that a golden does not hold is not pinned. One that is gone or of another type is a
+Contracts that are not in a golden are not pinned. A contract that is gone or of another type is a
 finding; a new one is drift.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NOTE = "# What nobody relies on may go: a line that is not here is not pinned."
 SEPARATOR = ": "
 BELOW = (".", "[", "{")
-"""How the path of a field below another one continues."""
+"""The characters that continue the path of a field below another one."""
 
 
 def written(kind: str, title: str, contracts: Contracts) -> str:
@@ -54,7 +54,7 @@ def parsed(text: str) -> Contracts:
             continue
         name, _, terms = line.rpartition(SEPARATOR)
         if not name or not terms.strip():
-            raise CorruptGolden(f"the line {line!r} is no contract, which is a name and its terms")
+            raise CorruptGolden(f"the line {line!r} is not a contract (a name and its terms)")
         contracts[name] = tuple(term.strip() for term in terms.split(","))
     return contracts
 
@@ -86,7 +86,7 @@ def judgeable(kind: str, recorded: Contracts, observed: Observed, plan: Contract
     protocol = [each.reply for each in observed.http]
     names = {reply.name for reply in (*observed.answers, *observed.refusals, *protocol)}
     if kind == HTTP:
-        # What nobody sends is pinned for people to see, and breaks no client when it comes.
+        # An absent field is pinned for people to see; when it appears, it breaks no client.
         recorded = {name: terms for name, terms in recorded.items() if terms != (ABSENT,)}
     return {name: terms for name, terms in recorded.items() if request_name(name) in names}
 
@@ -94,9 +94,9 @@ def judgeable(kind: str, recorded: Contracts, observed: Observed, plan: Contract
 def broken(
     kind: str, recorded: Contracts, now: Contracts, replies: Sequence[ContractReply] = ()
 ) -> tuple[list[Finding], list[Case]]:
-    """Find the contracts that are broken; return them with all cases.
+    """Find the broken contracts; return them with all cases.
 
-    Of several `replies` of one name the first one's request is in the case.
+    If several `replies` have one name, the case has the first one's request.
     """
     find = {ROUTES: _routes, METRICS: _metrics}.get(kind, _fields)
     requests = {reply.name: reply.request for reply in reversed(replies)}
@@ -128,13 +128,13 @@ def _routes(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     for path, methods in recorded.items():
         for method in _lost(methods, now.get(path, ())):
             hint = _hint(path, (new for new in now.keys() - recorded if method in now[new]))
-            sentence = f"{method} {path} is gone: whoever asks for it is refused{hint}"
+            sentence = f"{method} {path} is gone: requests to it are refused{hint}"
             yield path, sentence
 
 
 def _metrics(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     if recorded and not now:
-        sentence = "the server tells no metrics at all: every dashboard is empty"
+        sentence = "the server exposes no metrics at all: every dashboard is empty"
         yield next(iter(recorded)), sentence
         return
     for name, terms in recorded.items():
@@ -204,7 +204,7 @@ def _wider(term: str) -> str:
 
 
 def _renamed(name: str, recorded: Contracts, now: Contracts) -> str:
-    """Return a hint at the new name of a field, from the new fields in the same object."""
+    """Return a hint about the new name of a field, from the new fields in the same object."""
     parent, key = _parent(name)
     new = map(_parent, now.keys() - recorded)
     return _hint(key, (key_now for above, key_now in new if above == parent))

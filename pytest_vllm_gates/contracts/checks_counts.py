@@ -1,4 +1,4 @@
-"""Holds what a server's metrics count against what was sent: sums, counts and units."""
+"""Compares a server's metrics with the requests that were sent: sums, counts and units."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ PROMPT_LENGTHS = "vllm:request_prompt_tokens"
 ANSWER_LENGTHS = "vllm:request_generation_tokens"
 LENGTH, STOP = "length", "stop"
 LEAST_OF_LATENCY = 0.02
-"""The part of the client's time that the server has to account for: less is another unit."""
+"""The share of the client's time that the server must report: less means another unit."""
 MOST_OF_LATENCY = 1.05
 CLOCK_S = 0.05
-"""By how much the clocks of client and server may differ over a request."""
+"""The largest difference of client's and server's clocks over a request."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class CountedRequest:
     name: str
     body: dict[str, Any]
     prompt_ids: int | None
-    """Tokens of the prompt that was sent as ids, None where it was sent as text."""
+    """Tokens of the prompt that was sent as ids, None if it was sent as text."""
     prompt_tokens: int
-    """What the answer's `usage` says."""
+    """The value in the answer's `usage`."""
     completion_tokens: int
     finish_reason: str
     seconds: float
@@ -50,38 +50,38 @@ class Series(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The series as PromQL has it."""
+        """The series in PromQL."""
         return f'{self.name}{{finished_reason="{self.reason}"}}' if self.reason else self.name
 
 
 @dataclass(frozen=True)
 class CountedTraffic:
-    """Requests, and every series before and after them. One that is not there is not judged."""
+    """Requests, and every series before and after them. A missing series is not judged."""
 
     requests: Sequence[CountedRequest]
     before: Mapping[Series, float]
     after: Mapping[Series, float]
     caches_prefixes: bool | None = None
-    """Whether the server says so; None where it does not say."""
+    """Whether the server reports prefix caching; None if it does not report it."""
     block_tokens: int | None = None
     """Tokens of a block of the prefix cache."""
     repeated: str | None = None
     """The request whose prompt was sent before."""
 
     def rise(self, series: Series) -> float | None:
-        """Return by how much a series rose, None where the server has none."""
+        """Return the rise of a series, None if the server does not have it."""
         if series not in self.after:
             return None
         return self.after[series] - self.before.get(series, 0.0)
 
 
 def counts(requests: Sequence[CountedRequest]) -> dict[Series, int]:
-    """Return by how much each series has to rise for these requests."""
+    """Return the expected rise of each series for these requests."""
     prompts = sum(request.prompt_tokens for request in requests)
     generated = sum(request.completion_tokens for request in requests)
     ends = Counter(
         LENGTH if request.finish_reason == LENGTH else STOP for request in requests
-    )  # a call ends as any other answer does
+    )  # an answer with a call counts like any other
     return {
         Series(PROMPTS): prompts,
         Series(GENERATED): generated,
@@ -93,7 +93,7 @@ def counts(requests: Sequence[CountedRequest]) -> dict[Series, int]:
 
 
 def miscounted(traffic: CountedTraffic) -> Iterator[tuple[Series, str]]:
-    """Yield each series that counts otherwise than the answers, with a sentence."""
+    """Yield each series whose count differs from the answers, with a sentence."""
     for series, due in counts(traffic.requests).items():
         rise = traffic.rise(series)
         if rise is not None and rise != due:
@@ -137,7 +137,7 @@ def misread(requests: Sequence[CountedRequest]) -> Iterator[tuple[CountedRequest
 
 
 def uncached(traffic: CountedTraffic) -> Iterator[tuple[Series, str]]:
-    """Yield what is wrong with the hits of the prefix cache where one prompt was sent twice."""
+    """Yield the faults of the prefix cache's hits after one prompt was sent twice."""
     hits, queries = traffic.rise(Series(HITS)), traffic.rise(Series(QUERIES))
     if hits is None or traffic.repeated is None:
         return
@@ -152,11 +152,11 @@ def uncached(traffic: CountedTraffic) -> Iterator[tuple[Series, str]]:
         yield (
             Series(HITS),
             f"{HITS} rose by {hits:g} though a prompt of {again.prompt_tokens} tokens was sent "
-            f"twice and the server says that it caches prefixes, in blocks of "
+            f"twice and the server reports that it caches prefixes, in blocks of "
             f"{traffic.block_tokens}",
         )
     if traffic.caches_prefixes is False and hits:
         yield (
             Series(HITS),
-            f"{HITS} rose by {hits:g}, and the server says that it caches no prefixes",
+            f"{HITS} rose by {hits:g}, and the server reports that it caches no prefixes",
         )

@@ -1,4 +1,4 @@
-"""Observes what clients and dashboards rely on: a server's routes, metrics, answers and errors."""
+"""Observes a server's routes, metrics, answers and errors, which clients and dashboards use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 AT_A_TIME = 8
 LIMIT_S = 180.0
-"""How long one answer may take, on a machine that has other things to do."""
+"""Seconds that one answer may take, on a busy machine."""
 NO_KEY = "the server is used without a key"
 WRONG_KEY = "no-such-key"
 SHOWN = 200
@@ -34,7 +34,7 @@ METHODS = frozenset({"get", "put", "post", "delete", "patch"})
 
 
 class ContractClient:
-    """Sends one server every request of a plan; nothing is retried."""
+    """Sends every request of a plan to one server; nothing is retried."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ContractClient:
         conversations: Sequence[Conversation],
         max_tokens: int,
     ) -> None:
-        """`max_tokens` is the most that an answer may have, whatever the plan allows."""
+        """`max_tokens` limits every answer, whatever the plan allows."""
         self._endpoint = endpoint
         self._family = family
         self._plan = plan
@@ -53,7 +53,7 @@ class ContractClient:
         self._not_asked: dict[str, str] = {}
 
     def observe(self) -> Observed:
-        """Send everything, and read the metrics last: some appear only after they have a value."""
+        """Send all requests, then read the metrics: some appear only after they have a value."""
         begun = time.monotonic()
         context = http.context(self._endpoint, self._family.context.planned)
         answers, mistakes = self._answers(), list(self._mistakes())
@@ -127,7 +127,7 @@ class ContractClient:
                 self._not_asked[mistake.name] = NO_KEY
 
     def _is_served(self, client: httpx.Client, route: str) -> bool | None:
-        """Return whether the server has a route; None if there was no reply."""
+        """Return whether the server has a route; None without a reply."""
         method, _, path = route.partition(" ")
         body = None if method == "GET" else {"model": self._endpoint.model}
         try:
@@ -137,7 +137,7 @@ class ContractClient:
 
 
 def _listed(client: httpx.Client) -> dict[str, frozenset[str]] | None:
-    """Return the methods of every path (`GET /openapi.json`), None where that is hidden."""
+    """Return the methods of every path (`GET /openapi.json`), None if that is hidden."""
     try:
         with reading("the answer of /openapi.json"):
             paths = client.get("/openapi.json").raise_for_status().json()["paths"]
@@ -178,7 +178,7 @@ def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -
     request = client.build_request(
         mistake.method, path, content=data, headers=headers, timeout=LIMIT_S
     )
-    # A `repeat` stays as it is in the file.
+    # A `repeat` stays as in the file.
     request_shown = {"method": mistake.method, "path": path, "differs_in": mistake.body}
     return _sent(client, request, mistake.name, request_shown | {"without": list(mistake.without)})
 
@@ -200,7 +200,7 @@ def _sent(
 
 
 def _bodies(kind: str, text: str) -> tuple[Any, ...] | None:
-    """Return the JSON of a body, or of every event of a stream; None where it is no JSON."""
+    """Return the JSON of a body, or of every event of a stream; None for invalid JSON."""
     documents = [text]
     if kind == "text/event-stream":
         lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]

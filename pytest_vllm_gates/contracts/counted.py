@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMPLETION = "/v1/completions"
 TEXT = "The ferry leaves at six, and nobody waits for whoever comes later. "
 BLOCKS = 2
-"""So many blocks of the prefix cache the long prompt fills, where the context has room for them."""
+"""Blocks of the prefix cache that the long prompt fills, if the context has room for them."""
 UNKNOWN_BLOCK = 128
 ANSWER_TOKENS = 7
 SETTLED_S = 5.0
@@ -43,10 +43,12 @@ NAMES = (
 def measure(endpoint: Endpoint, chat: Mapping[str, Any], context: int) -> CountedTraffic:
     """Send completions and chats one after the other; `chat` is a chat's body.
 
-    Raises `NotApplicable` where the server has no metrics, and `httpx.HTTPError` where it fails.
+    Raises `NotApplicable` if the server has no metrics, and `httpx.HTTPError` if it fails.
     """
     if Series(checks_counts.GENERATED) not in _series(endpoint):
-        raise NotApplicable(f"the server has no {checks_counts.GENERATED} to hold to its answers")
+        raise NotApplicable(
+            f"the server has no {checks_counts.GENERATED} to compare with its answers"
+        )
     config = metrics.cache_config(endpoint)
     block = int(config["block_size"]) if config.get("block_size", "").isdigit() else None
     ids = _long(endpoint, min((block or UNKNOWN_BLOCK) * BLOCKS + 1, context // 2))
@@ -70,7 +72,7 @@ def measure(endpoint: Endpoint, chat: Mapping[str, Any], context: int) -> Counte
 
 
 def _rest(endpoint: Endpoint) -> None:
-    """Wait until nothing is under way, as what earlier clients left: it would be counted, too."""
+    """Wait until no request is running: requests of earlier clients would be counted, too."""
     deadline = time.monotonic() + SETTLED_S
     with metrics.Metrics(endpoint) as server:
         while server.load().in_flight and time.monotonic() < deadline:
@@ -78,7 +80,7 @@ def _rest(endpoint: Endpoint) -> None:
 
 
 def _long(endpoint: Endpoint, tokens: int) -> list[int]:
-    """Return the ids of a prompt that nobody else sends: its beginning is of this moment."""
+    """Return the ids of a unique prompt: it begins with the current time."""
     begins = http.token_ids(endpoint, f"{time.time_ns()} ")
     sentence = http.token_ids(endpoint, TEXT)
     repeats = -(-tokens // max(len(sentence), 1))
@@ -86,7 +88,7 @@ def _long(endpoint: Endpoint, tokens: int) -> list[int]:
 
 
 def _ask(endpoint: Endpoint, name: str, path: str, body: dict[str, Any]) -> CountedRequest:
-    # A gateway that remembers answers must not give one: the server would not count it.
+    # A gateway must not answer from its cache: the server would not count the request.
     body["user"] = f"gates-{time.time_ns()}"
     begun = time.monotonic()
     reply = http.post(endpoint, path, body).raise_for_status()
@@ -107,7 +109,7 @@ def _ask(endpoint: Endpoint, name: str, path: str, body: dict[str, Any]) -> Coun
 
 
 def _settled(endpoint: Endpoint, before: Mapping[Series, float], due: int) -> dict[Series, float]:
-    """Return the series once all requests are counted; an answer may be there a moment earlier."""
+    """Return the series after all requests are counted, which may be after the last answer."""
     deadline = time.monotonic() + SETTLED_S
     while True:
         now = _series(endpoint)
@@ -122,7 +124,7 @@ def _settled(endpoint: Endpoint, before: Mapping[Series, float], due: int) -> di
 
 
 def _series(endpoint: Endpoint) -> dict[Series, float]:
-    """Return the sums of all series over the engines; empty where the server hides its metrics."""
+    """Return the sums of all series over the engines; empty if the server hides its metrics."""
     with http.client(endpoint) as client:
         reply = client.get(exposition.PATH)
     if not reply.is_success:

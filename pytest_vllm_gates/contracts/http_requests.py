@@ -1,6 +1,6 @@
-"""Sends what gateways and browsers send around a chat: headers, methods, encodings, keys.
+"""Sends requests as gateways and browsers do: headers, methods, encodings, keys.
 
-The observation is of the protocol: status, headers of interest, the shape of an error.
+It observes the protocol: status, headers of interest, the shape of an error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ SPOKEN: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": PROMPT, "max_tokens": 1},
     "/v1/responses": {"input": PROMPT, "max_output_tokens": 1, "store": False},
 }
-"""What is asked for one token on a route; on the others it is a chat."""
+"""The one-token requests of some routes; the other routes get a chat."""
 
 
 def send(endpoint: Endpoint, requests: tuple[HttpRequest, ...]) -> Iterator[HttpReply]:
-    """Send each request on a connection of its own, then two on one."""
+    """Send each request on its own connection, then two on one."""
     for request in requests:
         if request.needs_key and not endpoint.api_key:
             continue
@@ -55,7 +55,7 @@ def _reply(endpoint: Endpoint, request: HttpRequest) -> HttpReply:
         headers["Content-Type"] = "application/json"
     if request.compressed:
         content, headers["Content-Encoding"] = gzip.compress(content, mtime=0), "gzip"
-    # The key goes with the headers of the request where it is sent in a form of its own.
+    # A request that sends the key in another form has it in its own headers.
     key = "" if request.needs_key else None
     shown = {"method": request.method, "path": request.path, "headers": dict(request.headers)}
     shown |= {} if body is None else {"body": body}
@@ -101,11 +101,11 @@ def _drain(response: http.client.HTTPResponse, until: float) -> None:
         size += len(data)
         if size > MOST_BYTES or time.monotonic() > until:
             raise http.client.HTTPException(f"{REUSED_PATH} does not end")
-    response.close()  # read1 leaves it open, and the connection takes no next request then
+    response.close()  # read1 leaves it open, and then the connection accepts no further request
 
 
 def _is_reused(endpoint: Endpoint) -> bool | None:
-    """Return whether a connection carries a second request, None if it carries not even one."""
+    """Return whether a connection accepts a second request, None if the first one fails."""
     url = urlsplit(endpoint.root_url)
     secure = url.scheme == "https"
     host, port = url.hostname or "", url.port or (443 if secure else 80)

@@ -22,11 +22,11 @@ BUSY = (429, 503)
 RETRY_AFTER = "retry-after"
 REQUEST_ID = "x-request-id"
 VALUE = re.compile(r"[\w./;=*-]{1,60}")
-"""A header's value that is pinned as it is; of another one only that it is there."""
+"""A header's value that is pinned unchanged; for others only their presence is pinned."""
 
 
 def http(replies: Iterable[HttpReply], plan: ContractPlan) -> shapes.Contracts:
-    """Return the contracts of every reply: those of an error's body, then the headers."""
+    """Return the contracts of every reply: an error's body, then the headers."""
     contracts: dict[str, tuple[str, ...]] = {}
     for each in replies:
         if each.reused is not None:

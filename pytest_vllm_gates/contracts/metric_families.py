@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 UNTYPED = "unknown"
-"""How the parser calls the type of what has none."""
+"""The parser's name for a missing type."""
 COUNTED = "_total"
-"""The end of a counter's name, which the parser takes off."""
+"""The end of a counter's name, which the parser removes."""
 VALUES = {"le", "quantile"}
 """Labels that are a part of the measured value."""
 
@@ -35,7 +35,7 @@ def fetch(endpoint: Endpoint) -> dict[str, Metric] | None:
 def parse(text: str) -> dict[str, Metric]:
     """Return the families of metrics in a Prometheus text; names without a type are left out.
 
-    Raises `httpx.HTTPError` where the text is not in the format.
+    Raises `httpx.HTTPError` for another format.
     """
     typed = [family for family in exposition.families(text) if family.type != UNTYPED]
     return {

@@ -1,4 +1,4 @@
-"""Asks a model by each name it is served under, and reads the name its answers give."""
+"""Requests a model by each of its served names, and reads the name in its answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ModelNames:
     answers: tuple[NamedAnswer, ...]
 
     def faults(self) -> Iterator[tuple[NamedAnswer, str]]:
-        """Yield each answer that does not come, or names a model that was not requested."""
+        """Yield each missing answer, and each that names a model that was not requested."""
         for answer in self.answers:
             others = [name for name in answer.named if name not in self.names]
             if answer.status != OK:

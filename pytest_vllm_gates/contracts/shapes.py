@@ -17,7 +17,7 @@ Contracts = Mapping[str, tuple[str, ...]]
 
 ROUTES, METRICS, FIELDS, ERRORS = "routes", "metrics", "fields", "errors"
 UNKNOWN = "…"
-"""In place of the labels of a metric that has no sample yet."""
+"""The placeholder for the labels of a metric without a sample."""
 STATUS, KIND, BODY = "HTTP status", "content type", "whole body"
 NO_ANSWER, NO_JSON = "no answer", "no JSON"
 OK = "200"
@@ -45,10 +45,10 @@ def metrics(families: Mapping[str, Metric], plan: ContractPlan) -> Contracts:
 
 
 def replies(replies_sent: Iterable[ContractReply], plan: ContractPlan) -> Contracts:
-    """Return status, content type and the fields' types of replies, those of one name together.
+    """Return status, content type and the fields' types of replies, joined by name.
 
-    The first chunk of a stream and the one with the usage are named separately. How the others are
-    cut is not a contract, nor which of them leave a field null.
+    The first chunk of a stream and the one with the usage are named separately. How the text is
+    split into the others is not a contract, nor which of them leave a field null.
     """
     terms: dict[str, set[str]] = {}
     now_and_then_null: set[str] = set()
@@ -76,7 +76,7 @@ def messages(refusals: Iterable[ContractReply], model: str) -> Iterator[str]:
 
 
 def request_name(name: str) -> str:
-    """Return the name of the request whose reply a contract is of; a route's or metric's own."""
+    """Return the name of a contract's request; for a route or metric its own name."""
     return name.partition(": ")[0].partition(", ")[0]
 
 

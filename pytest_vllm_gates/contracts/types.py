@@ -28,7 +28,7 @@ class ContractRequest(toml.Record):
     path: str = "/v1/chat/completions"
     conversation: str | None = None
     body: dict[str, Any] = Field(default_factory=dict)
-    """Laid over the conversation's own."""
+    """Changes to the conversation's body."""
 
 
 class Mistake(WrongRequest):
@@ -36,14 +36,14 @@ class Mistake(WrongRequest):
 
     name: str = Field(pattern=NAME)
     key: Literal["right", "wrong", "none"] = "right"
-    """The API key it is sent with; a server without one gets only requests with the right key."""
+    """The API key of the request; a server without one gets only requests with the right key."""
 
 
 class HttpRequest(toml.Record):
     """One request that pins the protocol, whether it is answered or refused.
 
-    A POST asks for one token, with `body` laid over. In a header `${key}` is the API key and
-    `${basic}` the key as HTTP's basic authentication has it.
+    A POST requests one token, with the changes of `body`. In a header `${key}` is the API key and
+    `${basic}` the key in the form of HTTP's basic authentication.
     """
 
     name: str = Field(pattern=NAME)
@@ -56,7 +56,7 @@ class HttpRequest(toml.Record):
     compressed: bool = False
     """Whether the body is sent compressed by gzip."""
     needs_key: bool = False
-    """Whether the key goes in `headers` alone; not sent to a server without a key."""
+    """Whether the key is only in `headers`; not sent to a server without a key."""
 
 
 class ContractPlan(toml.Record):
@@ -66,9 +66,9 @@ class ContractPlan(toml.Record):
     routes: tuple[str, ...]
     """`METHOD /path` each."""
     constants: frozenset[str]
-    """Keys whose values are pinned where they are a plain word or a number."""
+    """Keys whose values are pinned if they are a plain word or a number."""
     maps: frozenset[str]
-    """Paths of objects whose keys are data and no names of fields."""
+    """Paths of objects whose keys are data and not names of fields."""
     nullable: frozenset[str]
     """Keys whose values may be null now and then, but not always."""
     unpinned: tuple[str, ...]
@@ -76,7 +76,7 @@ class ContractPlan(toml.Record):
 
     @property
     def left_out(self) -> re.Pattern[str]:
-        """A pattern that finds the names that are never pinned."""
+        """A pattern that matches the names that are never pinned."""
         return re.compile("|".join(self.unpinned) or "(?!)")
 
     answers: tuple[ContractRequest, ...]
@@ -90,13 +90,13 @@ class ContractReply:
 
     name: str
     status: int | None
-    """None if there was no reply."""
+    """None without a reply."""
     kind: str = ""
     """The content type without its parameters."""
     bodies: tuple[Any, ...] | None = None
-    """The JSON of the body, or of every event of a stream; None where it is no JSON."""
+    """The JSON of the body, or of every event of a stream; None for invalid JSON."""
     text: str = ""
-    """The beginning of the body, or why there is none."""
+    """The beginning of the body, or the reason for its absence."""
     request: Mapping[str, Any] | None = None
 
 
@@ -112,7 +112,7 @@ class HttpReply:
     received: Mapping[str, str] = field(default_factory=dict)
     """The headers of the reply, by their names in lower case."""
     reused: bool | None = None
-    """Whether the connection carried a second request, None if that was not tried."""
+    """Whether the connection accepted a second request, None if that was not tried."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What servers are deployed with besides plain serving: features on must equal features off."""
+"""Serving features of deployments: answers with a feature on must equal answers with it off."""

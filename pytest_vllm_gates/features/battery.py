@@ -1,4 +1,4 @@
-"""What a server is asked with features on and off, and how its answers are held side by side."""
+"""The requests for a server with features on and off, and the comparison of its answers."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 QUESTIONS = 8
 COMPANY = 8
-"""So many requests at once."""
+"""Concurrent requests."""
 GIVEN_UP = 3
-"""After so many requests in a row without an answer no more are sent."""
+"""After this many requests in a row without an answer no more are sent."""
 BEGINNINGS = 24
-"""So many times the filler stands before the questions that share a beginning."""
+"""Repeats of the filler before the questions that share a beginning."""
 FORMATS: dict[str, dict[str, Any]] = {
     "regex": {"regex": "[a-z]{3}-[0-9]{3}"},
     "object": {"regex": r'\{"name": "[a-z]{1,8}", "born": [0-9]{4}\}'},
     "choice": {"choice": ["the first of these answers", "the second of these answers"]},
 }
-"""They fix white space and lengths: each backend has to allow the same texts."""
+"""They fix white space and lengths: each backend must allow the same texts."""
 FORMAT = "format "
-"""Begins the name of each request with structured output."""
+"""The beginning of the name of each request with structured output."""
 STREAMS = (4, 16)
-"""Requests with structured output are also streamed so many at once."""
+"""Concurrent streams of the requests with structured output."""
 RETURNED = 4
-"""So many requests are asked again after those that fill the cache."""
+"""Requests that are sent again after those that fill the cache."""
 CONVERSATIONS = ("multi-turn", "thinking-on", "tool-one", "tool-parallel", "tool-result", "system")
 
 
 @dataclass
 class Answers:
-    """The answers of a server, by how and what it was asked."""
+    """The answers of a server, by the name of the request."""
 
     by_request: dict[str, Completion] = field(default_factory=dict)
 
     @property
     def are_over(self) -> bool:
-        """Whether the last requests all went without an answer."""
+        """Whether none of the last requests was answered."""
         last = [*self.by_request.values()][-GIVEN_UP:]
         return len(last) == GIVEN_UP and all(answer.error for answer in last)
 
@@ -93,10 +93,10 @@ def ask(
     bodies: Mapping[str, Mapping[str, Any]],
     pressing: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Answers:
-    """Ask each request alone, once more when its prompt is known, and streamed among others.
+    """Send each request alone, again with its prompt in the cache, and streamed among others.
 
-    Requests with structured output are streamed once more in groups of `STREAMS`. At last all that
-    are `pressing` are asked at once, and the first requests again.
+    Requests with structured output are streamed once more in groups of `STREAMS`. At the end all
+    `pressing` requests are sent at once, and the first requests again.
     """
     answers = Answers()
     for how in ("alone", "again"):
@@ -136,9 +136,9 @@ def _stream_formats(
 
 
 def invalid(answers: Answers, features: Sequence[str]) -> tuple[list[Finding], list[Case]]:
-    """Return the structured outputs that their format does not allow, and all that were looked at.
+    """Return the structured outputs that violate their format, and all cases that were checked.
 
-    Answers that failed, that `max_tokens` cut or that ended while thinking are left out.
+    Left out: answers that failed, that `max_tokens` cut or that ended while thinking.
     """
     findings, cases = [], []
     for name, answer in answers.by_request.items():
@@ -173,10 +173,10 @@ def differences(
 ) -> tuple[list[Finding], list[Case], list[dict[str, Any]]]:
     """Compare answers with those without the features.
 
-    Structured output of `another_grammar` (another backend is a feature) is compared with that of
-    the same server alone: where a grammar leaves one text, llguidance allows only the tokens of its
-    own tokenization and xgrammar any that spell it (seen on llguidance 1.7 and xgrammar 0.2).
-    Returns what differs, all cases, and what differs within rounding, where that may be.
+    Structured output of `another_grammar` (a feature selects another backend) is compared with the
+    same server's answer alone: where a grammar leaves one text, llguidance allows only the tokens
+    of its tokenization and xgrammar any that spell the text (llguidance 1.7 and xgrammar 0.2).
+    Returns the differences, all cases, and the differences within rounding, if those are allowed.
     """
     findings, cases, equivalent = [], [], []
     for name, first in without.by_request.items():

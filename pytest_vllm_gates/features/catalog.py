@@ -27,22 +27,22 @@ STRUCTURED_OUTPUTS = "structured outputs"
 FOLDER = "{folder}"
 """In a flag's value: an empty folder of the boot."""
 CHECKPOINT = "{checkpoint}"
-"""In a flag's value: where the checkpoint that is served lies."""
+"""In a flag's value: the path of the served checkpoint."""
 DRAFT_HEAD = "{draft_head}"
-"""In a flag's value: where the head lies that drafts for the miniature."""
+"""In a flag's value: the path of the miniature's draft head."""
 BLOCKS = "{blocks}"
-"""In a flag's value: how many blocks hold hardly more than one request of the whole context."""
+"""In a flag's value: the blocks of a cache for hardly more than one request of full context."""
 CONNECTORS = "{connectors}"
-"""In a variable: the folder of the KV connectors that ship, to be imported from."""
+"""In a variable: the folder of the shipped KV connectors, to import from."""
 PYTHONPATH = "PYTHONPATH"
 LORA = "lora"
-"""In the name of every flag of adapters, which say nothing without them."""
+"""In the name of every flag of adapters, which mean nothing without adapters."""
 BOOT_S = 60
-"""What a miniature's boot with all requests takes on two idle cores."""
+"""Seconds of a miniature's boot with all requests on two idle cores."""
 
 
 class Feature(toml.Record):
-    """One feature: what turns it on, and what it is for."""
+    """One feature: how to turn it on, and its purpose."""
 
     name: toml.Name = Field(pattern=r"^[a-z0-9-]+$")
     title: toml.Sentence
@@ -52,29 +52,29 @@ class Feature(toml.Record):
     """vLLM's flags."""
     env: dict[str, str] = Field(default_factory=dict)
     before: dict[str, Any] = Field(default_factory=dict)
-    """The flags of a server that is asked the same before it, and ends; `{folder}` is that of both.
-    None is booted where there are none."""
+    """The flags of a server that gets the same requests first, and ends; both share `{folder}`.
+    Without flags no such server is booted."""
     rises: tuple[str, ...] = ()
-    """Counters of `/metrics` that rise with it while the questions are asked."""
+    """Counters of `/metrics` that rise with it during the requests."""
     rests: tuple[str, ...] = ()
-    """Counters that do not."""
+    """Counters that do not rise."""
     without: dict[str, Any] = Field(default_factory=dict)
-    """The flags of the same server without it, where leaving its own out is not enough: vLLM may
-    have it on by default."""
+    """The flags that turn it off, if leaving out its own flags is not enough: vLLM may have it on
+    by default."""
     recognise: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """A lane has it on where each of these flags has one of the values, any value where there is
-    none; `a.b` is a key of a flag that is a table. By default its own flags and variables."""
+    """A lane has it on if each of these flags has one of the values (no values: any value). `a.b`
+    is a key of a flag that is a table. By default its own flags and variables."""
     adapters: int = Field(default=0, ge=0)
-    """So many LoRA adapters are served with it, as far as the checkpoint has them."""
+    """The number of LoRA adapters served with it, as far as the checkpoint has them."""
     needs_gpu: bool = False
     needs_package: str = ""
-    """A package of the lane's environment without which vLLM refuses it."""
+    """A package that vLLM requires for it in the lane's environment."""
     needs_cpu_flags: tuple[str, ...] = ()
-    """Flags of /proc/cpuinfo, one of which a CPU has to have where there is no GPU."""
+    """Flags of /proc/cpuinfo; without a GPU, the CPU must have one of them."""
     needs_draft_head: bool = False
-    """Whether the miniature has to come with a head that drafts for it."""
+    """Whether the miniature must have a draft head."""
     presses_cache: bool = False
-    """Whether so much is asked at once that its cache does not hold it."""
+    """Whether the concurrent requests exceed its cache."""
     in_pairs: bool = True
     """Whether `pairs` combines it with the others."""
     reference: toml.Sentence
@@ -114,7 +114,7 @@ class Combination:
 
     features: tuple[Feature, ...]
     deployed: bool = False
-    """Whether they are those of the lane itself: the other boot is then the one without them."""
+    """Whether they are the lane's own features: the other boot is then without them."""
 
     @property
     def name(self) -> str:
@@ -123,12 +123,12 @@ class Combination:
 
     @property
     def boots(self) -> int:
-        """How many servers it boots: its own, and the one before it."""
+        """How many servers it boots: its own, and the server before it."""
         return 2 if self.before and not self.deployed else 1
 
     @property
     def summary(self) -> str:
-        """The name, with what the lane's own features are."""
+        """The name, with the lane's own features."""
         names = WITH.join(feature.name for feature in self.features)
         if self.deployed:
             return f"{DEPLOYED}: {names or 'none of the known features'}"
@@ -137,10 +137,10 @@ class Combination:
     def booted(
         self, serve: Mapping[str, Any], env: Mapping[str, str]
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the flags and variables of the boot, made of the lane's own.
+        """Return the flags and variables of the boot, made from the lane's own.
 
-        It is the lane's server with the features on, or, where they are the lane's own, the same
-        server without them.
+        The boot is the lane's server with the features on or, for the lane's own features, without
+        them.
         """
         if not self.deployed:
             variables = {**env, **self.env}
@@ -162,12 +162,12 @@ class Combination:
 
     @property
     def before(self) -> dict[str, Any]:
-        """The flags of the server that is asked the same before it; none where there is none."""
+        """The flags of the server that gets the same requests first; empty without one."""
         return {name: value for feature in self.features for name, value in feature.before.items()}
 
     @property
     def adapters(self) -> int:
-        """So many LoRA adapters are served, as far as the checkpoint has them."""
+        """The number of LoRA adapters served, as far as the checkpoint has them."""
         return max((feature.adapters for feature in self.features), default=0)
 
     @property
@@ -182,9 +182,9 @@ def load(path: Path = FILE) -> tuple[Feature, ...]:
 
 
 def with_places(value: Any, places: Mapping[str, str]) -> Any:
-    """Return a flag's value with each place's own name instead of it, in tables and lists too.
+    """Return a flag's value with its places filled in, in tables and lists too.
 
-    `places` has what stands for `{folder}`, `{checkpoint}`, `{draft_head}`, `{blocks}` and
+    `places` has the values of `{folder}`, `{checkpoint}`, `{draft_head}`, `{blocks}` and
     `{connectors}`.
     """
     if isinstance(value, dict):
@@ -215,10 +215,10 @@ def chosen(
 ) -> tuple[Combination, ...]:
     """Return the combinations of an option's text: `NAME,NAME+NAME`, `deployed` or `pairs`.
 
-    `gpus`: whether the machine has some; without, pairs leave out what needs one. `serve` and `env`
-    are the lane's own, in which `deployed` finds its features. `pairs` boots each feature of
-    `apart` by itself, because a server that dies of it hides the others of its combination. Raises
-    `UserError` for a name that is not known and for features that exclude one another.
+    `gpus`: whether the machine has GPUs; without, pairs leave out features that need one. `serve`
+    and `env` are the lane's own, in which `deployed` finds its features. `pairs` boots each feature
+    of `apart` by itself, because a server that it kills hides the others of its combination. Raises
+    `UserError` for an unknown name and for features that exclude one another.
     """
     if text.strip() == PAIRS:
         paired = [one for one in features if one.in_pairs and (gpus or not one.needs_gpu)]
@@ -245,10 +245,10 @@ def chosen(
 
 
 def every_pair(features: Sequence[Feature]) -> tuple[Combination, ...]:
-    """Return few combinations in which every two features that go together are on together.
+    """Return few combinations that together contain every pair of compatible features.
 
-    A greedy covering array: each pair joins the first combination that it goes with. Raises
-    `UserError` where that takes more boots than a run may have.
+    A greedy covering array: each pair joins the first combination that it fits. Raises
+    `UserError` if that takes more boots than a run may have.
     """
     rows: list[list[Feature]] = []
     for pair in combinations(features, 2):
@@ -280,7 +280,7 @@ def _named(word: str, features: Sequence[Feature]) -> Feature:
     if found is None:
         close = toml.nearest(name, [feature.name for feature in features])
         guess = f"; did you mean {close!r}?" if close else ""
-        raise UserError(f"there is no feature {name!r}{guess}\n{_known(features)}")
+        raise UserError(f"unknown feature {name!r}{guess}\n{_known(features)}")
     return found
 
 

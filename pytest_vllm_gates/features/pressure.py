@@ -1,4 +1,4 @@
-"""Fills a small KV cache with running requests, so that some are put off and begun anew.
+"""Fills a small KV cache with running requests, so that vLLM preempts and restarts some.
 
 A request whose next token finds no free block is preempted: its blocks go to others, and its prompt
 is read again later. As many prompts as run at once are made so long that they fill the cache to
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.server.startup_check import Startup
 
 ROOM = 1.2
-"""The cache holds so many requests of the whole context; vLLM refuses to boot below one."""
+"""Requests of full context that the cache has room for; vLLM refuses to boot below one."""
 COMPANY = 8
-"""So many requests at once, where the server runs as many."""
+"""Concurrent requests, if the server runs that many."""
 QUESTION_TOKENS = 96
-"""What a template and a question may add to a prompt."""
+"""Most tokens that a template and a question add to a prompt."""
 LONGEST_STEPS = 128
 """How many steps the server may take to read all prompts. The first answer must not end before the
 last prompt is read, so answers are longer by as many tokens."""
@@ -39,11 +39,11 @@ class CachePressure:
     """How many blocks it has."""
     block_tokens: int
     at_once: int
-    """So many requests."""
+    """Concurrent requests."""
 
     @property
     def prompt_tokens(self) -> int:
-        """The tokens of a prompt: it ends in the middle of a block."""
+        """The tokens of a prompt, which ends in the middle of a block."""
         whole = max(1, self.blocks // self.at_once)
         return whole * self.block_tokens - self.block_tokens // 2
 
@@ -70,10 +70,10 @@ class CachePressure:
 
 
 def of(startup: Startup, serve: Mapping[str, Any]) -> CachePressure | None:
-    """Return the pressure for a server like the one that told its start; None where it does not.
+    """Return the pressure for a server like the one whose start this is; None if that is unknown.
 
-    The log tells how many requests of the whole context the cache holds at once, and the metrics
-    how many blocks it has.
+    The log reports how many requests of full context fit into the cache, and the metrics report
+    its number of blocks.
     """
     concurrency = startup.figures.get("kv_concurrency")
     blocks, size = (startup.cache.get(name, "") for name in ("num_gpu_blocks", "block_size"))

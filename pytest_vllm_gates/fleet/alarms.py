@@ -1,8 +1,8 @@
-"""Keeps a fleet's rate of false alarms at that of one gate, however many gates judge by odds.
+"""Keeps a fleet's rate of false alarms at one gate's rate, however many gates judge by odds.
 
 Each throughput gate may be wrong once in a hundred clean runs; of 63, one or more would be in 47 %
-of clean fleets. Holm's method asks of the clearest alarm among m gates that its odds are m times
-as low, of the next m - 1 times, until one is not clear enough.
+of clean fleets. Holm's method requires of the clearest alarm among m gates that its odds are m
+times as low, of the next one m - 1 times, until one is not clear enough.
 S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979).
 
 Gates whose odds of a false alarm are one in a million or below (sampling.toml) need no correction.
@@ -24,7 +24,7 @@ DECISION, ALARM = "decision", "alarm"
 
 
 def corrected(results: Sequence[TestResult]) -> tuple[list[TestResult], list[str]]:
-    """Return the results with unclear alarms as INCONCLUSIVE, and a sentence for each of those."""
+    """Return the results with unclear alarms as INCONCLUSIVE, and a sentence for each."""
     judged = {
         number: alarm
         for number, result in enumerate(results)
@@ -49,7 +49,7 @@ def corrected(results: Sequence[TestResult]) -> tuple[list[TestResult], list[str
 
 
 def _alarm(result: TestResult) -> float | None:
-    """Return an alarm's odds as a share of those that one gate may spend; None without any."""
+    """Return an alarm's odds as a share of the odds allowed for one gate; None without odds."""
     decision: Mapping[str, Any] = result.evidence.get(DECISION) or {}
     alarm = decision.get(ALARM) if result.gate == GATE else None
     return float(alarm) if isinstance(alarm, int | float) else None

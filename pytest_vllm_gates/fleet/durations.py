@@ -1,4 +1,4 @@
-"""How long boots and gates take, by the verdicts of earlier runs."""
+"""The durations of boots and gates, from the verdicts of earlier runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEATURES = "features"
 
 
 class Seconds(toml.Record):
-    """How long things take where nothing is recorded."""
+    """The durations to assume without records."""
 
     boot: int = Field(gt=0)
     gate: int = Field(gt=0)
@@ -38,17 +38,17 @@ class FleetFacts(toml.Record):
 
     seconds: Seconds
     jobs: dict[str, int]
-    """The most jobs that an engine takes at once."""
+    """The most jobs that an engine accepts at once."""
 
 
 def facts() -> FleetFacts:
-    """Return what `fleet.toml` has."""
+    """Return the content of `fleet.toml`."""
     return toml.load(FILE, FleetFacts)
 
 
 @dataclass
 class Durations:
-    """Seconds by family, lane and gate; of a boot where the gate is empty."""
+    """Seconds by family, lane and gate; an empty gate means the boot."""
 
     default: Seconds
     _seen: dict[tuple[str, str, str], list[float]] = field(
@@ -56,7 +56,7 @@ class Durations:
     )
 
     def add(self, document: Mapping[str, Any]) -> None:
-        """Take the times of a verdict."""
+        """Add the times of a verdict."""
         lane = document["lane"]["name"]
         for family in document["families"]:
             times = (family["boot"] or {}).get("times") or {}
@@ -78,7 +78,7 @@ class Durations:
         return default if known is None else known
 
     def _median(self, family: str, lane: str, gate: str) -> float | None:
-        """Return the median there, else that of the family anywhere, else that of all."""
+        """Return the median there, else the family's on any lane, else the median of all."""
         for key in ((family, lane), (family, None), (None, None)):
             found = [
                 value
@@ -102,13 +102,14 @@ def recorded(folders: Iterable[Path]) -> Durations:
         if not files:
             raise UserError(
                 f"{folder}: no {VERDICT} in it or below it\n"
-                "name the folder of a report: pytest --model ... --gates-report DIR writes one"
+                "name a report's folder: pytest --model ... --gates-report DIR writes one"
             )
         for file in files:
             try:
                 durations.add(bounded_read.json_object(file, unique=True))
             except (FileError, KeyError, TypeError, ValueError, AttributeError) as error:
                 raise UserError(
-                    f"{file}: no verdict of ours: {error}\nleave its folder out of --recorded"
+                    f"{file}: not a verdict of these gates: {error}\n"
+                    "leave its folder out of --recorded"
                 ) from error
     return durations

@@ -36,12 +36,12 @@ def page(plan: FleetPlan, fleet: FleetVerdict, again: str, base: Path) -> str:
 
 
 def notes(fleet: FleetVerdict) -> list[tuple[str, tuple[str, ...]]]:
-    """Return what else is to be told: titles, and sentences below each."""
+    """Return the other notes: titles, and sentences below each."""
     found = [
         ("Ran more than once", fleet.doubled),
         ("Left out", fleet.foreign),
         ("Alarms that are not clear enough among so many", fleet.corrected),
-        ("Known defects that stand", tuple(fleet.verdict.standing)),
+        ("Known defects that still occur", tuple(fleet.verdict.standing)),
     ]
     return [(title, sentences) for title, sentences in found if sentences]
 
@@ -68,11 +68,11 @@ class GridCell:
 
     shard: str
     outcome: str
-    """The worst one of its gates; empty where there is no verdict."""
+    """The worst outcome of its gates; empty without a verdict."""
     said: str
-    """The outcome, and the gates that have it where it is no good one."""
+    """The outcome, and the gates that have it unless it is a good one."""
     target: str
-    """Where its report is; empty where there is none."""
+    """The path of its report; empty without one."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Grid:
 
     columns: tuple[str, ...]
     rows: dict[str, list[list[GridCell]]]
-    """By family, for each column the shards there."""
+    """By family, the shards of each column."""
 
 
 def cells(plan: FleetPlan, fleet: FleetVerdict, base: Path) -> Grid:

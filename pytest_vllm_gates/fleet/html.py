@@ -30,7 +30,7 @@ def page(plan: FleetPlan, fleet: FleetVerdict, again: str, base: Path) -> str:
     )
     return environment.get_template(TEMPLATE).render(
         style=style,
-        # Only this very text is allowed: none that a shard's report brings.
+        # Only this exact text is allowed, and no text from a shard's report.
         style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         promotion=str(fleet.verdict.promotion),
         reasons=fleet.verdict.reasons,

@@ -1,6 +1,6 @@
-"""One verdict of what the shards of a plan left.
+"""One verdict from the reports of a plan's shards.
 
-What is missing, doubled, contradictory or of something else is named and holds the promotion.
+Missing, doubled, contradictory and foreign reports are listed and block the promotion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NOT_OF_THIS_PLAN = "is of another plan"
 
 @dataclass(frozen=True)
 class FleetVerdict:
-    """The answer for the fleet, and what is wrong with its parts."""
+    """The fleet's verdict, and the faults of its parts."""
 
     verdict: Verdict
     missing: tuple[Shard, ...] = ()
@@ -35,11 +35,11 @@ class FleetVerdict:
     reports: dict[str, ShardReport] = field(default_factory=dict)
     """The report that counts, by its shard's name."""
     corrected: tuple[str, ...] = ()
-    """A sentence for each alarm that is none among so many gates."""
+    """A sentence for each alarm that is not clear enough among so many gates."""
 
 
 def merge(plan: FleetPlan, found: Iterable[ShardReport]) -> FleetVerdict:
-    """Return the fleet's verdict; its families are called as `label` says."""
+    """Return the fleet's verdict; `label` names its families."""
     known = {shard.name: shard for shard in plan.shards}
     by_shard: dict[str, list[ShardReport]] = defaultdict(list)
     foreign = []
@@ -77,15 +77,15 @@ def merge(plan: FleetPlan, found: Iterable[ShardReport]) -> FleetVerdict:
 
 
 def label(shard: Shard) -> str:
-    """Return what a family is called in a fleet's verdict: with its lane and features."""
+    """Return a family's name in a fleet's verdict: with its lane and features."""
     features = f" with {shard.features}" if shard.features else ""
     return f"{shard.family} on {shard.lane}{features}"
 
 
 def _expected(plan: FleetPlan, counted: Container[str]) -> dict[str, list[str]]:
-    """Return the gates of each label that must have spoken.
+    """Return the gates of each label that must have a result.
 
-    A shard without a verdict holds by itself, and its gates are not told one by one.
+    A shard without a verdict blocks by itself, and its gates are not listed one by one.
     """
     expected: dict[str, list[str]] = defaultdict(list)
     for shard in plan.shards:
@@ -102,7 +102,7 @@ def _why_foreign(report: ShardReport, plan: FleetPlan, known: dict[str, Shard]) 
         return f"{NOT_OF_THIS_PLAN}: {record.plan[:12]}, and this one is {plan.digest[:12]}"
     tool = report.verdict.tool.version
     if tool != plan.suite:
-        return f"was run by version {tool} of the suite, and {plan.suite} planned it"
+        return f"was run by version {tool} of the gates, and planned by version {plan.suite}"
     shard = known.get(record.shard)
     if shard is None:
         return f"the plan has no shard {record.shard!r}"
@@ -118,7 +118,7 @@ def _why_foreign(report: ShardReport, plan: FleetPlan, known: dict[str, Shard]) 
 def _of_another_bundle(
     by_shard: dict[str, list[ShardReport]], known: dict[str, Shard]
 ) -> list[str]:
-    """Take out the reports whose lane had other packages or flags than most; return why."""
+    """Remove the reports whose lane's packages or flags differ from most; return the reasons."""
     by_lane: dict[str, list[ShardReport]] = defaultdict(list)
     for name, reports in by_shard.items():
         by_lane[known[name].lane] += reports
@@ -132,8 +132,8 @@ def _of_another_bundle(
                 own, others = set(bundle), set(usual)
                 differs = sorted(own - others)[:1] or sorted(others - own)[:1]
                 sentences.append(
-                    f"{report.folder}: ran another bundle than {bundles[usual]} of {len(reports)} "
-                    f"shards of lane {lane}: {differs[0][0]} is {differs[0][1] or 'not there'}"
+                    f"{report.folder}: its bundle differs from {bundles[usual]} of {len(reports)} "
+                    f"shards of lane {lane}: {differs[0][0]} is {differs[0][1] or 'missing'}"
                 )
     return sentences
 
@@ -145,7 +145,7 @@ def _bundle(report: ShardReport) -> tuple[tuple[str, str], ...]:
 
 
 def _together(shard: Shard, reports: Sequence[ShardReport]) -> list[TestResult]:
-    """Return each test's result, of several the worst."""
+    """Return each test's result; the worst of several."""
     worst: dict[tuple[str, str], TestResult] = {}
     for report in reports:
         for result in report.verdict.results():
@@ -197,7 +197,7 @@ def _not_applicable(
 
 
 def document(plan: FleetPlan, fleet: FleetVerdict) -> dict[str, Any]:
-    """Return the merged verdict as JSON: nothing of it depends on where or when shards ran."""
+    """Return the merged verdict as JSON; it does not depend on where or when shards ran."""
     verdict = fleet.verdict
     cells: dict[str, dict[str, Any]] = {}
     for shard in plan.shards:

@@ -1,4 +1,4 @@
-"""Tells what devices a server needs on a lane: how many, of which kind, with how much memory."""
+"""The devices that a server needs on a lane: their number, kind and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CPU = "cpu"
 LARGE_BYTES = 2**42
-"""A device so large that every model fits: the plan then says what it needs."""
+"""A device so large that every model fits, so that the plan returns the needed bytes."""
 
 
 def of(checkpoint: Checkpoint, lane: Lane, serve: Mapping[str, Any]) -> Needs:
@@ -34,9 +34,9 @@ def of(checkpoint: Checkpoint, lane: Lane, serve: Mapping[str, Any]) -> Needs:
 
 
 def memory_gib(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> int:
-    """Return what each device needs for the weights, one longest request and the runtime, in GiB.
+    """Return each device's memory for the weights, one longest request and the runtime, in GiB.
 
-    0 for a checkpoint whose files are not on this machine, and for one that has no plan.
+    0 for a checkpoint without files on this machine, and for one without a memory plan.
     """
     folder, _ = fingerprint.place(checkpoint.source, checkpoint.revision)
     if folder is None:

@@ -1,7 +1,7 @@
-"""Cuts families, lanes and features into shards of about the same time.
+"""Splits families, lanes and features into shards of about the same duration.
 
-The same arguments give the same shards under the same names, whatever was recorded: only how many
-gates share a shard follows the times, and only where `shard_s` is given.
+The same arguments give the same shards under the same names, whatever was recorded: only with
+`shard_s` do recorded times decide how many gates share a shard.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NAME_CHARACTERS = 50
 
 @dataclass(frozen=True)
 class Served:
-    """A family on a lane, as it would be served."""
+    """A family on a lane, as it is served."""
 
     family: str
     lane: str
     gates: tuple[str, ...]
-    """Those that have something to judge, in the order in which they run."""
+    """The gates that apply, in the order in which they run."""
     needs: Needs
 
 
@@ -43,10 +43,10 @@ def compose(
     durations: Durations,
     shard_s: float | None = None,
 ) -> FleetPlan:
-    """Return the plan of the gates of all that is served, and of each set of features.
+    """Return the plan of the gates of every served family, and of each set of features.
 
-    `shard_s`: how long a shard should take at most; a gate that takes longer has one of its own.
-    Without it a family on a lane is one shard.
+    `shard_s`: the intended maximum of a shard; a gate that takes longer has its own shard. Without
+    it a family on a lane is one shard.
     """
     shards: list[Shard] = []
     for served in wanted:
@@ -56,7 +56,7 @@ def compose(
         if FEATURES in served.gates:
             shards += [_shard(served, each, (FEATURES,), durations) for each in features]
     if not shards:
-        raise UserError("no gate is left to run: see which gates there are: pytest --markers")
+        raise UserError("no gate is left to run: list the gates: pytest --markers")
     return FleetPlan(_named(shards))
 
 
@@ -74,7 +74,7 @@ def _parts(
 ) -> list[tuple[str, ...]]:
     """Return the gates in groups, in their order, each below the limit if it can be.
 
-    A gate that does not fit beside the others of the last group begins the next one.
+    A gate that does not fit into the last group begins the next one.
     """
     if not gates:
         return []
@@ -105,7 +105,7 @@ def _named(shards: Sequence[Shard]) -> tuple[Shard, ...]:
     taken: dict[str, int] = {}
     result = []
     for shard in named:
-        # `qwen3.5` and `qwen3-5` would be the same name.
+        # `qwen3.5` and `qwen3-5` would have the same name.
         taken[shard.name] = taken.get(shard.name, 0) + 1
         again = f"-x{taken[shard.name]}" if taken[shard.name] > 1 else ""
         result.append(_with_name(shard, shard.name + again))

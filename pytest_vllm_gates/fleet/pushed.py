@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fleet.shards import FleetPlan, Shard
 
 DIGEST_CHARACTERS = 16
-"""Of the plan's digest, so that plans share a store."""
+"""Characters of the plan's digest in a name, so that plans can share a store."""
 PULLED = "pulled"
 
 
 def push(store: str, plan: FleetPlan, shard: Shard, folder: Path) -> str:
-    """Push a shard's report; return where it is. Raises `UserError`."""
+    """Push a shard's report; return its place. Raises `UserError`."""
     shelf = _shelf(Objects(store), plan, shard)
     record, _ = shelf.push(folder)
     return f"{shelf}, generation {record.number}"
@@ -35,8 +35,8 @@ def name_of(plan: FleetPlan, shard: Shard) -> str:
 def pull(store: str, plan: FleetPlan, beside: Path | None) -> Path:
     """Return a folder with every report of this plan's shards, a folder each.
 
-    It is in the folder `beside`, where what was pulled before is not pulled again; without, a
-    temporary one, which goes when the process does. Raises `UserError`.
+    It is in the folder `beside`, where earlier pulls are reused; without `beside`, a temporary
+    folder, which is removed when the process ends. Raises `UserError`.
     """
     objects = Objects(store)
     if beside:

@@ -1,4 +1,4 @@
-"""What a shard leaves: its report, and a record of which plan's shard it is."""
+"""The files of a shard: its report, and the record of its plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ShardRecord(BaseModel):
 
 
 class _Read(BaseModel):
-    """A part of `verdict.json`: what it has besides is not read here."""
+    """A part of `verdict.json`; its other keys are not read here."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,7 +74,7 @@ class _Tool(_Read):
 
 
 class ShardVerdict(_Read):
-    """What a fleet reads of a shard's `verdict.json`."""
+    """The parts of a shard's `verdict.json` that a fleet reads."""
 
     format: Literal["pytest-vllm-gates/verdict"]
     version: Literal[1]
@@ -102,12 +102,12 @@ class ShardReport:
 
     folder: Path
     record: ShardRecord | None
-    """None where the run was no shard's."""
+    """None if the run was not a shard."""
     verdict: ShardVerdict
 
 
 def begin(folder: Path, plan: FleetPlan, shard: Shard) -> None:
-    """Write down which shard a folder is of; an older verdict goes. Raises `WriteError`."""
+    """Record the shard of a folder, and remove an older verdict. Raises `WriteError`."""
     (folder / verdict_document.NAME).unlink(missing_ok=True)
     record = ShardRecord(
         format=FORMAT, version=1, plan=plan.digest, suite=plan.suite, shard=shard.name
@@ -118,14 +118,14 @@ def begin(folder: Path, plan: FleetPlan, shard: Shard) -> None:
 def read(folders: Iterable[Path]) -> list[ShardReport]:
     """Return every report in and below these folders, in the order of their paths.
 
-    One that lies within another report is that of the lane it was held against, and is left out.
+    A report within another report belongs to the lane of its comparison, and is left out.
 
-    Raises `UserError` for a folder that is missing, and for a file that is not what it is called.
+    Raises `UserError` for a missing folder, and for a file whose content does not match its name.
     """
     reports = []
     for top in folders:
         if not top.is_dir():
-            raise UserError(f"{top}: no such folder\nname the one that has the shards' reports")
+            raise UserError(f"{top}: no such folder\nname the folder with the shards' reports")
         for file in sorted(top.rglob(verdict_document.NAME)):
             folder = file.parent
             if folder != top and (folder.parent / verdict_document.NAME).is_file():
@@ -140,7 +140,7 @@ def _record(path: Path) -> ShardRecord | None:
     try:
         return ShardRecord.model_validate(bounded_read.json_object(path, unique=True))
     except (FileError, ValidationError) as error:
-        raise UserError(f"{path}: no record of a shard: {_first_line(error)}") from error
+        raise UserError(f"{path}: not a record of a shard: {_first_line(error)}") from error
 
 
 def _verdict(path: Path) -> ShardVerdict:
@@ -148,8 +148,8 @@ def _verdict(path: Path) -> ShardVerdict:
         return ShardVerdict.model_validate_json(bounded_read.data(path, limits.JSON_BYTES))
     except (FileError, ValidationError) as error:
         raise UserError(
-            f"{path}: no verdict of ours: {_first_line(error)}\n"
-            "run its shard again, or take the folder away"
+            f"{path}: not a verdict of these gates: {_first_line(error)}\n"
+            "run its shard again, or remove the folder"
         ) from error
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMAT: Literal["pytest-vllm-gates/fleet-plan"] = "pytest-vllm-gates/fleet-plan"
 VERSION: Literal[1] = 1
 FILE = "fleet.json"
-"""What a plan's file is called where no other name is given."""
+"""The default name of a plan's file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Needs:
     gpu: str = ""
     """The kind that the lane was made for, as its `expects.gpu`; empty for any."""
     gpu_memory_gib: int = 0
-    """The least memory of each by the memory plan; 0 where there is none."""
+    """The least memory of each by the memory plan; 0 without a plan."""
 
     def __str__(self) -> str:
-        """Return them for people; empty where there are none."""
+        """Return them for people; empty without devices."""
         if not self.gpus:
             return ""
         memory = f" with {self.gpu_memory_gib} GiB" if self.gpu_memory_gib else ""
@@ -46,17 +46,17 @@ class Needs:
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """What one machine is to run: some gates of a family on a lane, or one set of features."""
+    """The work of one machine: some gates of a family on a lane, or one set of features."""
 
     name: str
-    """Lower-case letters, digits and hyphens, as Kubernetes wants a name (RFC 1123)."""
+    """Lower-case letters, digits and hyphens, as Kubernetes requires (RFC 1123)."""
     family: str
     lane: str
     features: str
-    """What `--features` gets; empty for the gates without them."""
+    """The value of `--features`; empty for the gates without features."""
     gates: tuple[str, ...]
     seconds: int
-    """How long it will take, boot included."""
+    """Its expected duration, boot included."""
     needs: Needs
 
     @property
@@ -68,7 +68,7 @@ class Shard:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Where it stands in the grid: lane, features, family."""
+        """Its place in the grid: lane, features, family."""
         return self.lane, self.features, self.family
 
 
@@ -78,11 +78,11 @@ class FleetPlan:
 
     shards: tuple[Shard, ...]
     suite: str = __version__
-    """The version of this package that planned, and that has to run the shards."""
+    """The version of this package that made the plan, and that must run the shards."""
 
     @functools.cached_property
     def digest(self) -> str:
-        """What tells one plan from another: SHA-256 of its shards, without their times."""
+        """The plan's identity: SHA-256 of its shards, without their times."""
         shards = [{**dataclasses.asdict(shard), "seconds": 0} for shard in self.shards]
         text = json.dumps([self.suite, shards], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -115,7 +115,7 @@ DOCUMENT = TypeAdapter(_Document)
 
 
 def text(plan: FleetPlan) -> str:
-    """Return the plan as its file has it."""
+    """Return the text of the plan's file."""
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -132,7 +132,7 @@ def write(path: Path, plan: FleetPlan) -> None:
 
 
 def read(path: Path) -> FleetPlan:
-    """Read a plan's file; raises `UserError` for one that is none, or that somebody edited."""
+    """Read a plan's file; raises `UserError` for another file, and for an edited plan."""
     again = "make it again: vllm-gates matrix --plan " + str(path)
     try:
         data = bounded_read.json_object(path, unique=True, finite=True)
@@ -142,15 +142,13 @@ def read(path: Path) -> FleetPlan:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path}: no fleet's plan: {where}: {first['msg']}\n{again}") from error
+        raise UserError(f"{path}: not a fleet's plan: {where}: {first['msg']}\n{again}") from error
     plan = FleetPlan(document.shards, document.suite)
     if plan.digest != document.digest:
-        raise UserError(
-            f"{path}: its shards are not those that were planned: it was edited\n{again}"
-        )
+        raise UserError(f"{path}: its shards differ from the planned ones: it was edited\n{again}")
     doubled = _twice([shard.name for shard in plan.shards])
     if doubled:
-        raise UserError(f"{path}: two shards are called {doubled}\n{again}")
+        raise UserError(f"{path}: two shards have the name {doubled}\n{again}")
     return plan
 
 

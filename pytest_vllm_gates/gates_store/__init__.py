@@ -1,1 +1,1 @@
-"""What a team shares: goldens, baselines, incidents, histories and verdicts, wherever they lie."""
+"""The store that a team shares: goldens, baselines, incidents, histories and verdicts."""

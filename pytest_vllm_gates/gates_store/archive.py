@@ -1,8 +1,8 @@
-"""Unpacks an archive of goldens and baselines: regular files alone, within limits.
+"""Unpacks an archive of goldens and baselines: regular files only, within limits.
 
-An archive is not trusted. Links, devices, absolute names and names with `..` end it, and so do
-more members or bytes than the limits: nothing is written outside the folder, and no more than the
-limit inside.
+An archive is not trusted. Links, devices, absolute names, names with `..`, and more members or
+bytes than the limits are refused: nothing is written outside the folder, and inside never more
+than the limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENCRYPTED = 1
 
 
 class _Limited:
-    """A file for `tarfile`, which reads as much at once as a member's head says."""
+    """A file for `tarfile`, which reads as much at once as a member's header declares."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file = file
@@ -42,7 +42,7 @@ class _Limited:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= self._limit:
-            raise tarfile.ReadError(f"a member's head asks for {limits.amount(abs(size))}")
+            raise tarfile.ReadError(f"a member's header declares {limits.amount(abs(size))}")
         return self._file.read(size)
 
     def seek(self, position: int, whence: int = 0) -> int:
@@ -54,7 +54,7 @@ class _Limited:
 
 @dataclass
 class _Budget:
-    """What may still be unpacked of an archive."""
+    """The members and bytes that may still be unpacked from an archive."""
 
     archive: Path
     left: int
@@ -71,7 +71,7 @@ class _Budget:
             )
 
     def spend(self, size: int) -> None:
-        """Count bytes; raises `UnreadableError` where they are too many."""
+        """Count bytes; raises `UnreadableError` for too many."""
         self.left -= size
         if self.left < 0:
             limit = bounded_read.most(UNPACKED_BYTES)
@@ -83,7 +83,7 @@ class _Budget:
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a .tar.gz, .tar or .zip into an empty folder.
 
-    Raises `FileError` for what is none, holds more than files and folders, or is over a limit.
+    Raises `FileError` for another file, for members besides files and folders, and beyond a limit.
     """
     budget = _Budget(archive, bounded_read.most(UNPACKED_BYTES))
     with bounded_read.opened(archive) as file:
@@ -114,7 +114,7 @@ Member = tuple[str, IO[bytes] | None]
 
 
 def _gzipped(archive: Path, file: IO[bytes], budget: _Budget) -> Iterator[Member]:
-    """Decompress to a file first: a tar is read back and forth."""
+    """Decompress to a file first, because a tar is read back and forth."""
     import gzip  # noqa: PLC0415 - few runs have a store
     import tempfile  # noqa: PLC0415
 
@@ -130,7 +130,7 @@ def _gzipped(archive: Path, file: IO[bytes], budget: _Budget) -> Iterator[Member
 def _tarred(archive: Path, file: IO[bytes], budget: _Budget) -> Iterator[Member]:
     with tarfile.open(fileobj=_Limited(file, budget.left), mode="r:") as tar:  # type: ignore[call-overload]
         for member in tar:
-            tar.members = []  # it would keep every one
+            tar.members = []  # tarfile would keep every member
             if member.isdir():
                 yield member.name, None
             elif member.isreg() and not member.issparse():
@@ -179,7 +179,7 @@ def _write(archive: Path, folder: Path, name: str, data: IO[bytes] | None, budge
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Return a member's path inside the folder; raises `MalformedError` where it is none."""
+    """Return a member's path inside the folder; raises `MalformedError` for a path outside."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name or ":" in name:
         raise _refused(archive, name, "is not a path inside the archive")

@@ -31,16 +31,16 @@ def is_url(source: str) -> bool:
 
 
 def without_login(url: str) -> str:
-    """Return a URL as it may be shown: without a login, and without what signs it."""
+    """Return a URL for display: without a login, and without a signature."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def archive(url: str) -> Path:
-    """Fetch an archive into a temporary file, which goes when the process does.
+    """Fetch an archive into a temporary file, which is removed when the process ends.
 
-    The environment's proxies are used. Raises `UserError` where it cannot be had, from https over
-    plain http, and for more bytes or seconds than the limits.
+    The environment's proxies are used. Raises `UserError` if it cannot be fetched, for a redirect
+    from https to plain http, and for more bytes or seconds than the limits.
     """
     shown = without_login(url)
     file = tempfile.NamedTemporaryFile(prefix="vllm-gates-store-", delete=False)  # noqa: SIM115
@@ -88,6 +88,6 @@ def _only_tls(request: httpx.Request) -> None:
 def _failed(shown: str, why: str) -> UserError:
     return UserError(
         f"the store {shown} cannot be fetched: {why}\n"
-        f"try it: curl -fLo golden.tar.gz {shlex.quote(shown)}, and name the file: "
+        f"fetch it yourself: curl -fLo golden.tar.gz {shlex.quote(shown)}, and name the file: "
         "--gates-store golden.tar.gz"
     )

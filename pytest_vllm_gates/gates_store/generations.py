@@ -1,12 +1,12 @@
-"""Keeps what a team shares in a store: goldens, incidents, histories and verdicts.
+"""Keeps a team's goldens, incidents, histories and verdicts in a store.
 
-Each push of a name is a generation, numbered from 1 and never changed. Two objects hold it:
+Each push of a name is a generation, numbered from 1 and never changed. It has two objects:
 
-    <kind>/<name>/<number>.json    which archive it is, its SHA-256, its bytes, when it was pushed
+    <kind>/<name>/<number>.json    its archive, SHA-256, bytes, and when it was pushed
     archives/<SHA-256>.tar.gz      the files
 
-The archive is written first, and both only where there is none, so that a reader finds what a
-record names, and two writers get two numbers.
+The archive is written first, and neither object is ever overwritten, so that a reader finds the
+archive of each record, and two writers get two numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAME_CHARACTERS = 200
 MAIN = "main"
 RECORD_BYTES = 64 * limits.KIB
 MOST = 100_000
-"""More generations than this of one name are a sign of a store that says yes to everything."""
+"""With more generations of one name, the store probably answers yes to every query."""
 FORMAT: Literal["pytest-vllm-gates/stored"] = "pytest-vllm-gates/stored"
 
 
@@ -73,13 +73,13 @@ class Shelf:
         self._place = f"{kind}/{name}"
 
     def __str__(self) -> str:
-        """Return where it is, for people."""
+        """Return its place, for people."""
         return f"{self._objects.shown.rstrip('/')}/{self._place}"
 
     def push(self, source: Path) -> tuple[Generation, bool]:
         """Add a file or folder; return its generation, and whether it is new.
 
-        It is not where the last generation has the same content.
+        It is not new if the last generation has the same content.
         """
         data = packed(source)
         digest = hashlib.sha256(data).hexdigest()
@@ -100,13 +100,15 @@ class Shelf:
         return record, True
 
     def count(self) -> int:
-        """Return how many generations there are: the number of the last one, 0 for none."""
+        """Return the number of generations, which is also the number of the last one."""
         if not self._objects.exists(self._object(1)):
             return 0
         there, missing = 1, 2
         while self._objects.exists(self._object(missing)):
             if missing > MOST:
-                raise UserError(f"{self}: more than {MOST:,} generations: is this a store?")
+                raise UserError(
+                    f"{self}: more than {MOST:,} generations: check that this is a store"
+                )
             there, missing = missing, 2 * missing
         while missing - there > 1:
             middle = (there + missing) // 2
@@ -123,7 +125,7 @@ class Shelf:
         if data is None:
             raise UserError(
                 f"{self} has no generation {number}\n"
-                f"see what there is: vllm-gates store list {self._objects.shown} "
+                f"list the generations: vllm-gates store list {self._objects.shown} "
                 + self._place.replace("/", " --name ", 1)
             )
         try:
@@ -131,12 +133,12 @@ class Shelf:
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             raise UserError(
-                f"{self._objects.shown}: {name} is no record of a push: {first['msg']}\n"
-                "is this URL a store's?"
+                f"{self._objects.shown}: {name} is not a record of a push: {first['msg']}\n"
+                "check that this URL is a store"
             ) from error
         if record.number != number:
             raise UserError(
-                f"{self._objects.shown}: {name} calls itself number {record.number}: somebody "
+                f"{self._objects.shown}: {name} has the number {record.number} inside: somebody "
                 "changed the store by hand"
             )
         return record
@@ -147,17 +149,17 @@ class Shelf:
             yield self.generation(number)
 
     def unpack(self, record: Generation, folder: Path) -> None:
-        """Unpack a generation into an empty folder. What is not as it was pushed is refused."""
+        """Unpack a generation into an empty folder; a changed archive is refused."""
         data = self._objects.read(record.archive, archives.ARCHIVE_BYTES)
         if data is None:
             raise UserError(
                 f"{self._objects.shown}: {record.archive}, which generation {record.number} of "
-                f"{self._place} names, is gone\npush it again, or take another: --number N"
+                f"{self._place} names, is missing\npush it again, or pull another: --number N"
             )
         if hashlib.sha256(data).hexdigest() != record.sha256:
             raise UserError(
-                f"{self._objects.shown}: {record.archive} is not what was pushed: its SHA-256 is "
-                "another\ntake it away, and push again"
+                f"{self._objects.shown}: {record.archive} differs from the pushed archive: its "
+                "SHA-256 changed\nremove it, and push again"
             )
         with tempfile.NamedTemporaryFile(prefix="vllm-gates-store-", suffix=".tar.gz") as file:
             file.write(data)

@@ -1,9 +1,8 @@
 """Reads and writes the objects of a store: in a folder, an object store, or behind HTTP.
 
-Object stores are those of obstore: S3 and what speaks like it, Google's and Azure's. Each is set up
+obstore supports the object stores: S3 and compatible ones, Google's and Azure's. Each is configured
 by its usual environment variables, see https://developmentseed.org/obstore/latest/authentication/.
-Behind HTTP objects are read with GET and written with PUT, as raw repositories of artifacts take
-them.
+Behind HTTP objects are read with GET and written with PUT, as in raw artifact repositories.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ RETRIES = 3
 PIECE_BYTES = 2**20
 INSTALL = "pip install 'pytest-vllm-gates[store]'"
 PRINTED = re.compile(r"\s*Debug source:.*", re.DOTALL)
-"""What obstore's messages end with, for its own authors."""
+"""The debug output at the end of obstore's messages."""
 MESSAGE_CHARACTERS = 300
 
 
 class ObjectExistsError(Exception):
-    """An object of this name is there already."""
+    """An object of this name already exists."""
 
 
 class Objects:
     """The objects below one URL, or in a folder; their names have slashes.
 
-    Every method raises `UserError` where the store cannot be reached or refuses.
+    Every method raises `UserError` if the store cannot be reached or refuses.
     """
 
     def __init__(self, source: str) -> None:
@@ -56,7 +55,7 @@ class Objects:
                 f"{INSTALL}"
             ) from error
         self._obstore = obstore
-        # Some of its errors are Python's own.
+        # Some of obstore's errors are Python's.
         self._errors = (obstore.exceptions.BaseError, OSError, NotImplementedError, ValueError)
         url, options = _folder(source) if not is_store(source) else (source, self._options(source))
         try:
@@ -78,7 +77,7 @@ class Objects:
         return {"client_options": client, "retry_config": retry}
 
     def read(self, name: str, limit: int) -> bytes | None:
-        """Return an object; None where there is none. Raises `UserError` beyond `limit` bytes."""
+        """Return an object, or None if it is missing. Raises `UserError` beyond `limit` bytes."""
         most = bounded_read.most(limit)
         try:
             found = self._obstore.get(self._store, name)
@@ -99,7 +98,7 @@ class Objects:
             yield bytes(piece)
 
     def exists(self, name: str) -> bool:
-        """Return whether there is an object of this name."""
+        """Return whether an object of this name exists."""
         try:
             self._obstore.head(self._store, name)
         except FileNotFoundError:
@@ -109,10 +108,10 @@ class Objects:
         return True
 
     def create(self, name: str, data: bytes) -> None:
-        """Write an object whole; raises `ObjectExistsError` where there is one already.
+        """Write an object whole; raises `ObjectExistsError` if it already exists.
 
-        Behind HTTP, where no write is conditional, of two writers at the same moment the later one
-        wins.
+        Behind HTTP writes are not conditional: if two processes write at the same moment, the later
+        one wins.
         """
         if self._http and self.exists(name):
             raise ObjectExistsError(name)
@@ -134,7 +133,7 @@ class Objects:
         where = f"{self.shown.rstrip('/')}/{name}" if name else self.shown
         return UserError(
             f"the store failed: {where}: {why}\n"
-            "see that it is up, that the bucket or folder exists, and that its variables are set "
+            "check that it is up, that the bucket or folder exists, and that its variables are set "
             f"(AWS_REGION, AWS_ENDPOINT_URL, …; {TOKEN} behind HTTP)"
         )
 
@@ -143,7 +142,7 @@ class Objects:
 
 
 def _plain_endpoint() -> bool:
-    """Return whether S3's endpoint, as the variables name it, is without TLS."""
+    """Return whether the variables name an S3 endpoint without TLS."""
     endpoints = (os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
     return any(endpoint.startswith("http://") for endpoint in endpoints)
 
@@ -151,7 +150,7 @@ def _plain_endpoint() -> bool:
 def _folder(source: str) -> tuple[str, dict[str, Any]]:
     if "://" in source:
         raise UserError(
-            f"no store can be at {limits.excerpt(without_login(source))}\n"
+            f"{limits.excerpt(without_login(source))} cannot be a store\n"
             f"name a folder, or a URL that begins with {', '.join(SCHEMES)}"
         )
     return Path(source).absolute().as_uri(), {"mkdir": True, "automatic_cleanup": False}

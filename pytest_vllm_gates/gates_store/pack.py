@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DATABASE = b"SQLite format 3\0"
-"""How the file of a history begins: https://www.sqlite.org/fileformat.html#magic_header_string."""
+"""The beginning of a history's file: https://www.sqlite.org/fileformat.html#magic_header_string."""
 MODE = 0o644
 LEVEL = 6
 
@@ -28,8 +28,8 @@ LEVEL = 6
 def packed(source: Path) -> bytes:
     """Return a .tar.gz of a file, or of the files in a folder by their paths in it.
 
-    Owners, dates and modes are left out. Raises `UserError` for links and devices, which would not
-    be unpacked either, and beyond the limits.
+    Owners, dates and modes are left out. Raises `UserError` for links and devices, which are not
+    unpacked either, and beyond the limits.
     """
     plain = io.BytesIO()
     left = bounded_read.most(UNPACKED_BYTES)
@@ -60,7 +60,7 @@ def packed(source: Path) -> bytes:
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's bytes; of a database that is written meanwhile, those of one moment."""
+    """Return a file's bytes; for a database, a consistent snapshot."""
     data = bounded_read.data(path, UNPACKED_BYTES)
     if not data.startswith(DATABASE):
         return data
@@ -83,14 +83,14 @@ def _files(source: Path) -> Iterator[tuple[str, Path]]:
         yield source.name, source
         return
     if not source.is_dir():
-        raise UserError(f"{source}: no such file or folder\nname what is to be pushed")
+        raise UserError(f"{source}: no such file or folder\nname a file or folder to push")
     empty = True
     for folder, folders, files in os.walk(source):
         folders.sort()
         for name in sorted(files):
             path = source.__class__(folder, name)
             if path.is_symlink():
-                raise UserError(f"{path} is a link, and a store takes files alone")
+                raise UserError(f"{path} is a link, and a store takes only files")
             empty = False
             yield path.relative_to(source).as_posix(), path
     if empty:

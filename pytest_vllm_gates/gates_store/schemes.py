@@ -1,11 +1,11 @@
-"""Which sources are stores that are reached by a URL."""
+"""Recognises sources that are stores with a URL."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
 SCHEMES = ("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https", "file")
-"""Those of obstore: https://developmentseed.org/obstore/latest/api/store/."""
+"""The schemes of obstore: https://developmentseed.org/obstore/latest/api/store/."""
 
 
 def is_store(source: str) -> bool:

@@ -17,11 +17,11 @@ LAYOUT = "golden/<family>/<member or main>/<checkpoint>/ and golden/baselines/"
 
 
 def opened(source: str) -> Path:
-    """Return the folder of goldens of a store; what is unpacked for it goes when the process does.
+    """Return the folder of goldens of a store; unpacked files are removed when the process ends.
 
     `source`: the http(s) URL of an archive, the URL of an object store, or the path of a folder or
-    an archive. Of an object store that is what was pushed last. Raises `UserError` where it cannot
-    be had, is not safe to unpack, or has no goldens.
+    an archive. From an object store the last push is read. Raises `UserError` if it cannot be
+    read, is not safe to unpack, or has no goldens.
     """
     shown = source
     if fetch.is_url(source):
@@ -43,13 +43,13 @@ def opened(source: str) -> Path:
     if found is None:
         raise UserError(
             f"the store {shown} has no folder {FOLDER}/\n"
-            f"expected {LAYOUT}; make one: tar -czf golden.tar.gz {FOLDER}"
+            f"expected {LAYOUT}; make an archive: tar -czf golden.tar.gz {FOLDER}"
         )
     return found
 
 
 def _golden(folder: Path) -> Path | None:
-    """Return the folder of goldens in, or one below, a folder; None where there is none."""
+    """Return the folder of goldens in a folder, or one level below; None without goldens."""
     if folder.name == FOLDER:
         return folder
     if (folder / FOLDER).is_dir():
@@ -61,13 +61,13 @@ def _golden(folder: Path) -> Path | None:
 
 
 def pulled(source: str) -> Path:
-    """Return the folder of goldens that was pushed last; raises `UserError` where none was."""
+    """Return the folder of goldens of the last push; raises `UserError` without one."""
     shelf = generations.Shelf(objects.Objects(source), generations.GOLDEN)
     number = shelf.count()
     if not number:
         raise UserError(
             f"the store {fetch.without_login(source)} has no goldens\n"
-            f"push some: vllm-gates store push {fetch.without_login(source)} golden {FOLDER}"
+            f"push goldens: vllm-gates store push {fetch.without_login(source)} golden {FOLDER}"
         )
     folder = _temporary() / FOLDER
     folder.mkdir()

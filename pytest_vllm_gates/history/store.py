@@ -1,7 +1,7 @@
 """Stores the verdicts of a project's runs in one SQLite file, each run whole or not at all.
 
 Several processes may write at once: each waits for the one before it. A file that is damaged, has
-a newer format or belongs to another program is left as it is.
+a newer format or belongs to another program is not changed.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION = 0x76474854
-"""What tells this file from any other SQLite file: its `application_id`, "vGHT"."""
+"""The `application_id` that identifies this SQLite file: "vGHT"."""
 BUSY_S = 30.0
 QUERIES_S, STEPS = 60.0, 100_000
-"""How long the queries of one reading or writing may take; looked at after so many steps."""
+"""Seconds that the queries of one read or write may take, checked after this many steps."""
 VALUE_BYTES = 16 * MIB
 PLAIN = ("created", "promotion", "exit_status", "lane", "against", "machine")
 AS_JSON = ("command", "reasons", "versions")
 ENTRY = TypeAdapter(HistoryEntry)
-# One step a format: what makes it of the one before. `user_version` counts them.
+# One step for each format, which makes it from the one before. `user_version` counts them.
 MIGRATIONS = (
     (
         "CREATE TABLE runs (id INTEGER PRIMARY KEY, created TEXT NOT NULL, command TEXT NOT NULL,"
@@ -49,9 +49,9 @@ MIGRATIONS = (
 
 
 def append(path: Path, entry: HistoryEntry) -> None:
-    """Add a run, and make the file, and git's passing over it, where there is none yet.
+    """Add a run; if the file is missing, make it and a `.gitignore` for it.
 
-    Raises `UserError` where that cannot be done; the file is then as it was.
+    Raises `UserError` on failure, and leaves the file unchanged.
     """
     with _told(path):
         _make_folder(path)
@@ -89,7 +89,7 @@ def append(path: Path, entry: HistoryEntry) -> None:
 def runs(path: Path, limit: int, family: str | None = None) -> tuple[HistoryEntry, ...]:
     """Return the last runs, of one family or of all, the oldest first.
 
-    Raises `UserError` where there is no file, or none that can be read.
+    Raises `UserError` if the file is missing or cannot be read.
     """
     with _told(path), contextlib.closing(_open(path)) as file:
         rows = file.execute(
@@ -101,7 +101,7 @@ def runs(path: Path, limit: int, family: str | None = None) -> tuple[HistoryEntr
 
 
 def families(path: Path) -> tuple[str, ...]:
-    """Return every family that a run was about; raises as `runs` does."""
+    """Return every family of the runs; raises as `runs` does."""
     with _told(path), contextlib.closing(_open(path)) as file:
         rows = file.execute("SELECT DISTINCT name FROM families ORDER BY name")
         return tuple(row["name"] for row in rows)
@@ -128,16 +128,16 @@ def _entry(file: sqlite3.Connection, row: sqlite3.Row) -> HistoryEntry:
 def _make_folder(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     ignore = path.with_name(".gitignore")
-    # Only in a folder of ours: anybody else's is theirs to ignore.
+    # Only in the plugin's own folder: users decide for theirs.
     if path.parent.name == FILE.parent.name and not ignore.exists():
         write_whole(ignore, "# Made by pytest-vllm-gates.\n*\n")
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open a file that is there, brought to the present format."""
+    """Open an existing file, migrated to the present format."""
     if not path.exists():
         raise UserError(
-            f"no history in {path}\na run writes it that comes to a verdict: pytest --model NAME"
+            f"no history in {path}\na run that reaches a verdict writes it: pytest --model NAME"
         )
     with bounded_read.opened(path):
         pass  # a pipe or a device would keep SQLite waiting
@@ -158,7 +158,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     file.row_factory = sqlite3.Row
     file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
     deadline = time.monotonic() + QUERIES_S
-    # A view in a table's place may be a query that never ends.
+    # A view instead of a table may be a query that never ends.
     file.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
     return file
 
@@ -176,7 +176,7 @@ def _transaction(file: sqlite3.Connection) -> Iterator[None]:
 
 
 def _version(file: sqlite3.Connection, path: Path) -> int:
-    """Return the file's format, 0 for an empty one; raises `UserError` for what is not ours."""
+    """Return the file's format, 0 for an empty one; raises `UserError` for another program's."""
     application, version = (
         file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
@@ -185,19 +185,19 @@ def _version(file: sqlite3.Connection, path: Path) -> int:
         return 0
     if application != APPLICATION:
         raise UserError(
-            f"{path} is a SQLite file of another program, and is left as it is\n"
-            "name another: --gates-history PATH"
+            f"{path} is a SQLite file of another program, and was not changed\n"
+            "name another file: --gates-history PATH"
         )
     if version > len(MIGRATIONS):
         raise UserError(
-            f"{path} has format {version}, of a newer pytest-vllm-gates; this one knows formats up "
-            f"to {len(MIGRATIONS)}\nupgrade: pip install -U pytest-vllm-gates"
+            f"{path} has format {version}, of a newer pytest-vllm-gates; this version supports "
+            f"formats up to {len(MIGRATIONS)}\nupgrade: pip install -U pytest-vllm-gates"
         )
     return int(version)
 
 
 def _migrate(file: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to the present format, within the transaction under way."""
+    """Migrate the file to the present format, within the open transaction."""
     missing: Sequence[Sequence[str]] = MIGRATIONS[_version(file, path) :]
     for statement in (each for step in missing for each in step):
         file.execute(statement)
@@ -215,23 +215,23 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """Say what SQLite and the file system complain of."""
+    """Raise errors of SQLite and of the file system as `UserError`."""
     try:
         yield
     except sqlite3.OperationalError as error:
         raise UserError(
             f"the history {path} cannot be opened: {error}\n"
-            "another process may hold it, the folder may not be written to, or the disk be full "
-            f"(df -h {path.parent}); name another: --gates-history PATH"
+            "another process may have locked it, the folder may be read-only, or the disk full "
+            f"(df -h {path.parent}); name another file: --gates-history PATH"
         ) from error
     except (sqlite3.Error, ValueError, KeyError, IndexError) as error:
         raise UserError(
-            f"the history {path} is damaged, or no history: {_reason(error)}\n"
-            f"it is left as it is; move it away, and the next run begins another: "
+            f"the history {path} is damaged, or not a history: {_reason(error)}\n"
+            f"it was not changed; move it away, and the next run starts a new one: "
             f"mv {path} {path}.damaged"
         ) from error
     except OSError as error:
         raise UserError(
             f"the history {path} cannot be written: {error.strerror}\n"
-            "name another: --gates-history PATH, or do without: --no-gates-history"
+            "name another file: --gates-history PATH, or turn it off: --no-gates-history"
         ) from error

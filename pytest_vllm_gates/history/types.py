@@ -17,8 +17,8 @@ FILE = Path(".vllm-gates", "history.sqlite")
 """The history's file, relative to the project's rootdir."""
 FIGURES = ("boot_s", "output_tokens_per_s", "ttft_s", "itl_s", "kv_tokens", "goodput_per_s")
 """Seconds until the first chat was answered; the throughput gate's medians of output tokens a
-second, time to first token and inter-token latency; tokens the KV cache holds; requests a second
-that kept the limits of the load gate's independent arrivals."""
+second, time to first token and inter-token latency; tokens of the KV cache; requests a second
+within the limits of the load gate's independent arrivals."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class HistoryEntry:
     against: str | None
     machine: str
     versions: Mapping[str, str]
-    """Of the packages that decide how a model is served."""
+    """The versions of the packages that affect serving."""
     checkpoints: Mapping[str, str]
     """The checkpoint's name by family."""
     figures: Mapping[str, Mapping[str, float]]
-    """By family, those of `FIGURES` that the run measured."""
+    """By family, the members of `FIGURES` that the run measured."""
 
     def document(self) -> dict[str, Any]:
         """Return the run as `verdict.json` has it under `history`."""
@@ -57,7 +57,7 @@ class HistoryEntry:
 
 
 def entry(document: Mapping[str, Any]) -> HistoryEntry:
-    """Return what is remembered of a run, from its `verdict.json`."""
+    """Return the entry of a run, from its `verdict.json`."""
     lane, families = document["lane"], document["families"]
     against = document.get("against")
     return HistoryEntry(
@@ -76,7 +76,7 @@ def entry(document: Mapping[str, Any]) -> HistoryEntry:
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
-    """Return what figures are compared on: the GPUs, or the processor where there are none."""
+    """Return the machine that figures are compared on: the GPUs, or the processor without GPUs."""
     if machine["gpus"]:
         return ", ".join(machine["gpus"])
     return f"{machine['cpu']}, {machine['cores']} cores"
@@ -106,7 +106,7 @@ def _figures(family: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _evidence(family: Mapping[str, Any], gate: str, key: str) -> Any:
-    """Return the first evidence of that key that a gate's tests wrote down."""
+    """Return the first evidence with that key from a gate's tests."""
     return next(
         (
             test["evidence"][key]
@@ -135,13 +135,13 @@ class Trend:
 
     @property
     def change(self) -> float | None:
-        """The last value against the median of those before it, as a share; None against zero."""
+        """The last value's change from the median of those before, as a share; None for zero."""
         before = statistics.median(self.values[:-1])
         return self.values[-1] / before - 1 if before else None
 
 
 def trends(entries: Iterable[HistoryEntry], family: str | None = None) -> tuple[Trend, ...]:
-    """Return the trend of every figure that two runs or more have, of one family or of all."""
+    """Return the trend of every figure in two runs or more, of one family or of all."""
     values_by_series: dict[tuple[str, str, str, str, str], list[float]] = {}
     for entry in entries:
         for name, figures in entry.figures.items():

@@ -137,7 +137,7 @@ def test_the_list_of_models_has_each_adapter_once_with_its_base() -> None:
     assert found(asked) == {
         "lists": [
             "/v1/models has 0 entries of it, not one",
-            "its parent is 'other', no name of the base model",
+            "its parent is 'other', not the base model",
         ]
     }
 
@@ -225,7 +225,7 @@ def test_loading_and_unloading_does_what_it_says(place: int, step: LoadStep, say
 def test_a_server_that_goes_silent_is_told() -> None:
     asked = healthy()
     asked.broke = "ConnectError: refused"
-    assert found(asked) == {"differ": ["it answers no more: ConnectError: refused"]}
+    assert found(asked) == {"differ": ["it stopped answering: ConnectError: refused"]}
 
 
 def test_models_that_answer_alike_cannot_be_told_apart() -> None:

@@ -31,7 +31,7 @@ def test_sections_are_in_the_order_of_what_moves() -> None:
     assert heads == [
         "## Runs",
         "## Begins or ends between two releases",
-        "## In every release that was looked at",
+        "## In every release that was run",
         "## Families that do not boot",
         "## Contracts that drift",
     ]

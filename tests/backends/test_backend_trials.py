@@ -116,6 +116,6 @@ def test_speed_of_the_defaults_own_backend_is_what_boots_differ_by() -> None:
     )
     _, line = BackendMatrix([PLAIN, same]).lines()
     assert line.endswith(
-        "66% of the default  log: FLASH_ATTN, the default's own: such boots differ by this much "
-        "here"
+        "66% of the default  log: FLASH_ATTN, the default's backend: equal boots differ by this "
+        "much here"
     )

@@ -65,5 +65,5 @@ def test_lane_without_a_lock_is_refused_with_the_next_command(tmp_path: Path) ->
     found = pair(tmp_path, {})
     (tmp_path / "lanes" / "url.toml").write_text('title = "u"\nbase_url = "http://host/v1"\n')
     url = lanes.load("url", tmp_path)
-    with pytest.raises(UserError, match="only lanes with a lock can be mixed\nmake a lock of it"):
+    with pytest.raises(UserError, match="only lanes with a lock can be mixed\nmake a lock for it"):
         differences.pair(found.good, url, ({}, {}), None, lambda _: ())  # type: ignore[arg-type]

@@ -77,4 +77,4 @@ def test_plan_counts_the_boots_of_one_culprit() -> None:
     assert plan.of(axes, noisy=True).boots > made.boots
     text = "\n".join(report.plan_lines(axes, made, ("machine",)))
     assert "at most 11 boots for one culprit:" in text
-    assert "differs and is the same in every bundle here: machine" in text
+    assert "differs, but cannot be mixed on this machine: machine" in text

@@ -120,7 +120,7 @@ def test_contradicting_answers_are_never_certain() -> None:
 
     result = search.find([VLLM], ask)
     assert not result.certain
-    assert "answered in two ways" in result.reasons[0]
+    assert "gave two different answers" in result.reasons[0]
 
 
 def test_edge_that_answers_otherwise_than_the_search_concluded_is_no_certain_culprit() -> None:

@@ -72,7 +72,7 @@ def test_a_long_prompt_is_a_short_file() -> None:
         ("thinking-on", "gemma/3", "has no thinking switch"),
         ("thinking-on", "deepseek/r1", "has no thinking switch"),
         ("tool-one", "gemma/3", "calls no tools"),
-        ("effort-low", "qwen3.5", "knows no reasoning effort 'low'"),
+        ("effort-low", "qwen3.5", "does not have the reasoning effort 'low'"),
     ],
 )
 def test_unsupported_conversation_has_a_reason(conversation: str, name: str, reason: str) -> None:

@@ -81,10 +81,10 @@ def test_a_member_cannot_have_the_name_of_the_main_lines_folder(
     with pytest.raises(UserError) as raised:
         families.load("small", tmp_path)
     assert str(raised.value).splitlines() == [
-        f"{path}:{line}: a member cannot be called {member!r}: golden/small/main/ holds the main "
-        "line's goldens",
-        f"rename [members.{member}]; if golden/small/{member}/ holds its goldens, rename that "
-        "folder, too",
+        f"{path}:{line}: a member cannot be called {member!r}: golden/small/main/ contains the "
+        "main line's goldens",
+        f"rename [members.{member}]; if golden/small/{member}/ contains its goldens, rename "
+        "that folder, too",
     ]
 
 
@@ -102,7 +102,7 @@ def test_family_cannot_be_named_like_a_golden_folder(tmp_path: Path, name: str) 
     with pytest.raises(UserError) as raised:
         families.load(name, tmp_path)
     assert str(raised.value).splitlines() == [
-        f"{path}: a family cannot be called {name!r}: golden/{name}/ holds the project's "
+        f"{path}: a family cannot be called {name!r}: golden/{name}/ has the project's "
         f"{name.lower()}",
         "rename the file",
     ]

@@ -194,7 +194,7 @@ def test_extra_conversation_has_its_own_cell() -> None:
 
 
 def test_cell_without_a_rule_is_an_error() -> None:
-    with pytest.raises(UserError, match=r"matrix.toml: no \[\[asked\]\] entry asks for"):
+    with pytest.raises(UserError, match=r"matrix.toml: no \[\[asked\]\] entry matches"):
         SHIPPED.asks(Cell("on", "named", "json_schema", UNSET, "multi"))
 
 

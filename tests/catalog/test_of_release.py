@@ -77,7 +77,7 @@ def test_release_gets_the_flags_it_needs(tmp_path: Path) -> None:
      ('vllm = "new"\n', "expected a release such as 0.32.0"),
      ('vllm = "0.32.0"\ndevice = "tpu"\n', "unknown device 'tpu'"),
      ('vllm = "0.32.0"\npython = "p"\n', "this one has python and lock"),
-     ('title = "t"\ndevice = "cpu"\npython = "p"\n', "device would do nothing in a lane")],
+     ('title = "t"\ndevice = "cpu"\npython = "p"\n', "device has no effect in a lane")],
 )  # fmt: skip
 def test_faulty_lane_of_a_release_is_reported(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
@@ -89,5 +89,5 @@ def test_lane_is_named_by_its_file_too(tmp_path: Path) -> None:
     load(tmp_path, 'vllm = "0.32.0"\ndevice = "cpu"\n')
     lane = lanes.load(str(tmp_path / "lanes" / "mine.toml"), tmp_path / "elsewhere")
     assert lane.name == "mine"
-    with pytest.raises(UserError, match=r"none.toml: there is no such file of a lane"):
+    with pytest.raises(UserError, match=r"none.toml: lane file not found"):
         lanes.load(str(tmp_path / "none.toml"), tmp_path)

@@ -56,5 +56,5 @@ def test_invalid_throughput_of_a_lane_names_the_file(tmp_path: Path) -> None:
 
 
 def test_single_number_for_all_figures_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"pair_sd: a key for each figure \(output_tokens_per_s, "):
+    with pytest.raises(ValueError, match=r"sd: expected a key for each figure \(output_tokens"):
         planned_throughput({"against": {"pair_sd": 0.02}})

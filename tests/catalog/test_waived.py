@@ -101,7 +101,7 @@ USED = f"waived: {W} (by Jane, until 2026-11-27: a fix is on its way)"
 UNUSED = f"waiver, unused: {W} (by Jane, until 2026-11-27: a fix is on its way)"
 EXPIRED = f"waiver, expired: {W} (by Jane, until 2026-11-21: a fix is on its way)"
 GOES = "; nothing fails there any more (delete it)"
-NAMELESS = "; no test of this run is called that (mend its check, or delete it)"
+NAMELESS = "; no test of this run has that name (mend its check, or delete it)"
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_server_has_three_chances() -> None:
         strikes.check()
         strikes.exceeded(f"limit {number}")
         strikes.answered()
-    with pytest.raises(LimitExceeded, match=r"^nothing more is asked .* the last one: limit 2$"):
+    with pytest.raises(LimitExceeded, match=r"^no more requests are sent .* the last one: limit 2$"):
         strikes.check()
 
 
@@ -213,7 +213,7 @@ def test_timeouts_count_until_the_server_answers() -> None:
     strikes.check()
     for _ in range(STRIKES):
         strikes.timed_out(60.0)
-    with pytest.raises(LimitExceeded, match="it brought nothing for 60 s"):
+    with pytest.raises(LimitExceeded, match="it sent nothing for 60 s"):
         strikes.check()
 
 

@@ -168,7 +168,7 @@ def test_a_reply_that_is_not_a_completion_raises(generation: Generation, excerpt
     family = families.load("qwen3.5", Path("/nowhere"))
     with running(ScriptedModel(lambda _: generation)) as server:
         chat = Chat(server.endpoint, family)
-        with chat.client, pytest.raises(ValueError, match="is no chat completion: ") as caught:
+        with chat.client, pytest.raises(ValueError, match="is not a chat completion: ") as caught:
             chat.ask({"messages": [{"role": "user", "content": "Hi"}]})
     assert excerpt in str(caught.value)
 

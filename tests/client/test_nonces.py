@@ -15,16 +15,18 @@ def test_an_answer_with_its_own_nonce_is_right() -> None:
 
 def test_anothers_nonce_is_a_fault_that_names_its_owner() -> None:
     assert ticket_faults(Completion(content="ticket bb22 ticket cc33"), NONCES, 1) == [
-        "the answer holds 'cc33', which is request 3's: 'ticket bb22 ticket cc33'"
+        "the answer contains 'cc33', which is request 3's: 'ticket bb22 ticket cc33'"
     ]
 
 
 def test_an_answer_without_its_own_nonce_is_a_fault() -> None:
     assert ticket_faults(Completion(content="ticket aa11"), NONCES, 1) == [
-        "the answer holds 'aa11', which is request 1's: 'ticket aa11'",
-        "the answer does not hold its own 'bb22': 'ticket aa11'",
+        "the answer contains 'aa11', which is request 1's: 'ticket aa11'",
+        "the answer does not contain its own 'bb22': 'ticket aa11'",
     ]
-    assert ticket_faults(Completion(), NONCES, 0) == ["the answer does not hold its own 'aa11': ''"]
+    assert ticket_faults(Completion(), NONCES, 0) == [
+        "the answer does not contain its own 'aa11': ''"
+    ]
 
 
 def test_no_answer_is_a_fault() -> None:

@@ -42,12 +42,12 @@ DEGENERATE = {
     "an answer that ends in bangs": ("Paris is the capital" + "!" * 300, "repeats '!'"),
     "few words in any order": (
         " ".join(["alpha beta", "beta alpha", "alpha alpha beta", "beta beta alpha"] * 6),
-        "says little: 'alpha' is 30 of its 60 words",
+        "repeats few words: 'alpha' is 30 of its 60 words",
     ),
     "few words in a short answer": (
         "Oak ash elm yew fir oak yew ash fir elm elm oak ash fir yew "
         "ash elm oak yew fir fir yew oak elm ash yew fir ash oak elm",
-        "says little: 'oak' is 6 of its 30 words",
+        "repeats few words: 'oak' is 6 of its 30 words",
     ),
 }
 

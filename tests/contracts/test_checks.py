@@ -59,7 +59,7 @@ def test_a_golden_reads_back() -> None:
 
 def test_a_line_without_terms_is_corrupt() -> None:
     text = checks.written(ROUTES, "Qwen", ROUTE).replace("/tokenize: POST", "/tokenize")
-    with pytest.raises(CorruptGolden, match="the line '/tokenize' is no contract"):
+    with pytest.raises(CorruptGolden, match="the line '/tokenize' is not a contract"):
         checks.parsed(text)
 
 
@@ -74,8 +74,8 @@ def test_only_contracts_in_the_golden_are_pinned(kind: str) -> None:
 def test_missing_routes_and_methods_are_findings() -> None:
     now = changed(ROUTE, **{"/ping": ("GET",), "/tokenize": (), "/v1/tokenize": ("POST",)})
     assert sentences(ROUTES, ROUTE, now) == [
-        "POST /ping is gone: whoever asks for it is refused",
-        "POST /tokenize is gone: whoever asks for it is refused; perhaps it is /v1/tokenize now",
+        "POST /ping is gone: requests to it are refused",
+        "POST /tokenize is gone: requests to it are refused; perhaps it is /v1/tokenize now",
     ]
 
 
@@ -101,7 +101,7 @@ def test_missing_and_changed_metrics_are_findings() -> None:
         "perhaps it is engine_id now",
     ]
     assert sentences(METRICS, METRIC, {}) == [
-        "the server tells no metrics at all: every dashboard is empty"
+        "the server exposes no metrics at all: every dashboard is empty"
     ]
 
 

@@ -113,7 +113,7 @@ def test_series_that_a_server_lacks_is_not_judged() -> None:
         (0, {}, "though a prompt of 257 tokens was sent twice"),
         (127, {}, "though a prompt of 257 tokens was sent twice"),
         (535, {}, "more was found than looked for"),
-        (128, {"caches_prefixes": False}, "says that it caches no prefixes"),
+        (128, {"caches_prefixes": False}, "reports that it caches no prefixes"),
     ],
 )
 def test_hits_of_the_prefix_cache_are_those_of_the_prompt(

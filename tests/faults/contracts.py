@@ -48,7 +48,7 @@ def paths(exchange: Exchange) -> dict[str, Any]:
 @FAULTS.add(
     "anything",
     check=ROUTES,
-    says="POST /v1/responses is gone: whoever asks for it",
+    says="POST /v1/responses is gone: requests to it",
     besides=(PROTOCOL,),
 )
 def has_a_route_no_more(exchange: Exchange) -> None:
@@ -57,7 +57,7 @@ def has_a_route_no_more(exchange: Exchange) -> None:
         answer(exchange, HTTPStatus.NOT_FOUND, '{"detail":"Not Found"}', "application/json")
 
 
-@FAULTS.add("anything", check=ROUTES, says="GET /load is gone: whoever asks for it")
+@FAULTS.add("anything", check=ROUTES, says="GET /load is gone: requests to it")
 def lists_a_route_no_more(exchange: Exchange) -> None:
     """A route that is rarely requested, or that is harmful to request."""
     paths(exchange).pop("/load", None)
@@ -96,7 +96,7 @@ def counts_what_was_measured(exchange: Exchange) -> None:
     rewrite(exchange, f"{name} gauge", f"{name} counter")
 
 
-@FAULTS.add("anything", check=METRICS, says="the server tells no metrics at all")
+@FAULTS.add("anything", check=METRICS, says="the server exposes no metrics at all")
 def answers_for_metrics_with_a_page(exchange: Exchange) -> None:
     """A gateway serves something else at this path."""
     if exchange.path == "/metrics":

@@ -124,7 +124,7 @@ def leaves_no_line_between_events(exchange: Exchange) -> None:
 @FAULTS.add(
     "whole",
     check=ANSWERED,
-    says="the answer is no chat completion: '<html>Please wait</html>'",
+    says="the answer is not a chat completion: '<html>Please wait</html>'",
     also=("boot", "stop"),
 )
 def answers_a_page(exchange: Exchange) -> None:

@@ -112,7 +112,7 @@ def adds_what_another_was_told(exchange: Exchange, neighbour: Exchange) -> None:
     say(exchange, f"{answer_text(exchange)} {answer_text(neighbour)}")
 
 
-@FAULTS.add("chat", says="does not hold its own")
+@FAULTS.add("chat", says="does not contain its own")
 @among_many
 def says_bangs_in_company(exchange: Exchange, _: Exchange) -> None:
     """Garbled only at high concurrency (vllm-ascend#7854)."""
@@ -123,7 +123,7 @@ SPOILED_IN = Company()
 SPOILED: set[str] = set()
 
 
-@FAULTS.add("chat", says="does not hold its own")
+@FAULTS.add("chat", says="does not contain its own")
 def keeps_what_company_spoiled(exchange: Exchange) -> None:
     """Results computed in a batch are wrong, and equal later requests read them from a cache.
 
@@ -164,7 +164,7 @@ def _prompt(exchange: Exchange) -> str:
     return str(exchange.body["messages"][-1].get("content"))
 
 
-@FAULTS.add("whole", says="does not hold its own")
+@FAULTS.add("whole", says="does not contain its own")
 def answers_from_a_cache_with_a_short_key(exchange: Exchange) -> None:
     """A gateway's cache looks at the beginning of the prompt."""
     prompt = _prompt(exchange)

@@ -39,7 +39,7 @@ class Wear:
 
 WEARS = [
     Wear("forgets", ANSWERS, "known answers have changed: since request 2"),
-    Wear("mixes", TURNS, "does not hold its own", 160),
+    Wear("mixes", TURNS, "does not contain its own", 160),
     Wear("loses", TURNS, "no answer: answered 500"),
 ]
 SEEN_FROM_INSIDE = [

@@ -48,7 +48,7 @@ class LoadFault:
 LOAD_FAULTS = [
     LoadFault("stalls", "no_stream_stops_while_others_go_on", "while others went on"),
     LoadFault("drops", "every_request_is_answered_whole", "tokens are counted and the ids of"),
-    LoadFault("crosses", "no_answer_under_load_holds_what_is_anothers", "does not hold its own"),
+    LoadFault("crosses", "no_answer_under_load_holds_what_is_anothers", "does not contain its own"),
     LoadFault(
         "halves", "planned_streams_run_at_once", "8 concurrent streams are planned, and at most 4"
     ),

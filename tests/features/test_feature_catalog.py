@@ -73,7 +73,7 @@ def test_named_features_are_combined() -> None:
     [
         (
             "a-onn",
-            "there is no feature 'a-onn'; did you mean 'a-one'?\nknown: pairs, deployed, a-one",
+            "unknown feature 'a-onn'; did you mean 'a-one'?\nknown: pairs, deployed, a-one",
         ),
         ("a-one+a-two", "a-one and a-two exclude one another: both are a"),
         (" , ", "no feature is named: known: pairs"),

@@ -25,7 +25,7 @@ NOWHERE = Path("/nonexistent")
 
 def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.Pytester) -> None:
     ran = pytester.runpytest_subprocess("--model", "qwen3.5", "--features", "ngrm")
-    ran.stderr.fnmatch_lines(["*there is no feature 'ngrm'; did you mean 'ngram'?*"])
+    ran.stderr.fnmatch_lines(["*unknown feature 'ngrm'; did you mean 'ngram'?*"])
     assert ran.ret == 4
 
 

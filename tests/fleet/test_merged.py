@@ -99,10 +99,10 @@ def test_shard_that_contradicts_itself_counts_as_its_worst(tmp_path: Path) -> No
     ("kind", "says"),
     [
         ("plan", "is of another plan"),
-        ("suite", "run by version 0.0.1 of the suite"),
+        ("suite", "run by version 0.0.1 of the gates"),
         ("record", "no shard.json beside its verdict"),
         ("family", "judges kimi on cpu: it is not glm-cpu"),
-        ("bundle", "another bundle than 3 of 4 shards of lane cpu: vllm is 0.31.0"),
+        ("bundle", "its bundle differs from 3 of 4 shards of lane cpu: vllm is 0.31.0"),
     ],
 )
 def test_foreign_shards_are_left_out_and_named(kind: str, says: str, tmp_path: Path) -> None:

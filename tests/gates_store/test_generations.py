@@ -93,7 +93,7 @@ def test_gates_store_takes_the_last_goldens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with team_stores.s3(monkeypatch) as source:
-        with pytest.raises(UserError, match=r"no goldens\npush some: vllm-gates store push s3:"):
+        with pytest.raises(UserError, match=r"no goldens\npush goldens: vllm-gates store push s3:"):
             store.opened(source)
         for text in ("old", "new"):
             shelf_of(source).push(write(tmp_path / "golden", boot=text))
@@ -107,10 +107,10 @@ def test_archive_that_was_changed_is_refused(tmp_path: Path) -> None:
     record, _ = shelf.push(write(tmp_path / "golden", boot="ok"))
     (archive,) = (tmp_path / "store/archives").iterdir()
     archive.write_bytes(packed(write(tmp_path / "other", boot="evil")))
-    with pytest.raises(UserError, match="is not what was pushed"):
+    with pytest.raises(UserError, match="differs from the pushed archive"):
         shelf.unpack_whole(record, tmp_path / "back")
     archive.unlink()
-    with pytest.raises(UserError, match=r"is gone\npush it again"):
+    with pytest.raises(UserError, match=r"is missing\npush it again"):
         shelf.unpack_whole(record, tmp_path / "back")
     assert not (tmp_path / "back").exists()
 
@@ -118,10 +118,10 @@ def test_archive_that_was_changed_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "says"),
     [
-        ("<html>login</html>", "is no record of a push"),
-        ("{}", "is no record of a push"),
-        ('{"number": 7}', "calls itself number 7"),
-        ('{"sha256": "../../../etc/passwd"}', "is no record of a push"),
+        ("<html>login</html>", "is not a record of a push"),
+        ("{}", "is not a record of a push"),
+        ('{"number": 7}', "has the number 7"),
+        ('{"sha256": "../../../etc/passwd"}', "is not a record of a push"),
         (" " * 70_000, "has 68.36 KiB, and at most 64 KiB are read"),
     ],
 )
@@ -157,7 +157,7 @@ def test_store_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     failed = pytest.raises(UserError, match=r"(?s)the store failed: s3://nobody-has-it/x/.*bucket")
     with team_stores.s3(monkeypatch), failed:
         shelf_of("s3://nobody-has-it/x").push(Path(__file__))
-    with pytest.raises(UserError, match="no store can be at 'ftp://host/x'"):
+    with pytest.raises(UserError, match="'ftp://host/x' cannot be a store"):
         Objects("ftp://user:secret@host/x")
 
 

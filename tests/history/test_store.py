@@ -126,10 +126,13 @@ def damaged(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda path: path.write_text("no database, " * 100), "is damaged, or no history: "),
-        (damaged, "is damaged, or no history: "),
-        (foreign, "is a SQLite file of another program, and is left as it is"),
-        (newer, "has format 99, of a newer pytest-vllm-gates; this one knows formats up to 1"),
+        (lambda path: path.write_text("no database, " * 100), "is damaged, or not a history: "),
+        (damaged, "is damaged, or not a history: "),
+        (foreign, "is a SQLite file of another program, and was not changed"),
+        (
+            newer,
+            "has format 99, of a newer pytest-vllm-gates; this version supports formats up to 1",
+        ),
     ],
     ids=["text", "damaged", "foreign", "newer"],
 )

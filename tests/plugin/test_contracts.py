@@ -113,7 +113,7 @@ def test_server_without_a_key_gets_no_wrong_key(
     ("spoil", "says"),
     [
         (lambda text: text[:-20], "it was cut short"),
-        (lambda text: text.replace("/v1/models: GET", "/v1/models"), "is no contract"),
+        (lambda text: text.replace("/v1/models: GET", "/v1/models"), "is not a contract"),
     ],
     ids=["cut short", "no contract"],
 )
@@ -135,4 +135,4 @@ def test_recorded_metric_that_is_gone_fails(contracts: Project, fakes: Fakes) ->
     )
     result = gates(contracts, fakes().base_url)
     assert outcomes(contracts)["metrics"] == "FAIL"
-    assert "the server tells no metrics at all: every dashboard is empty" in result.stdout.str()
+    assert "the server exposes no metrics at all: every dashboard is empty" in result.stdout.str()

@@ -55,7 +55,7 @@ def test_address_without_a_server_yields_hold(project: Project, url: str, says: 
 
 def test_failing_tls_yields_hold(project: Project, fakes: Fakes) -> None:
     url = fakes().base_url.replace("http:", "https:")
-    assert "TLS does not come about" in held(project, url)
+    assert "the TLS handshake failed" in held(project, url)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_failing_tls_yields_hold(project: Project, fakes: Fakes) -> None:
         (401, {}, "the server refused the API key (401 on /v1/models)"),
         (403, {}, "forbids access (403 on /v1/models)"),
         (404, {"detail": "Not Found"}, "is this an OpenAI-compatible server?"),
-        (429, {}, "a gateway allows no more requests now (429 on /v1/models)"),
+        (429, {}, "a gateway limits the rate of requests (429 on /v1/models)"),
         (502, Text("<h1>Bad Gateway</h1>", "text/html"), "no server behind it does (502"),
         (503, {}, "no server behind it does (503"),
         (504, {}, "no server behind it does (504"),

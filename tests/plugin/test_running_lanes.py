@@ -219,5 +219,5 @@ def test_refused_key_of_a_lane_names_the_lanes_variable(
         for test in gate["tests"]
     ]
     (reason,) = {reason for reason in reasons if "refused the API key" in reason}
-    assert "next: see that CANARY_KEY, which is api_key_env of lane canary, holds this" in reason
+    assert "next: check that CANARY_KEY (api_key_env of lane canary) contains this" in reason
     assert "OPENAI_API_KEY" not in reason

@@ -19,7 +19,7 @@ LOCAL = f"{PLAN}/{fleet_shards.FILE}"
 
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
-    """Return the workflow, which carries the plan as an artifact."""
+    """Return the workflow, which contains the plan as an artifact."""
     templates: list[dict[str, Any]] = []
     steps = []
     for number, (needs, batch) in enumerate(forms.alike(plan, form), 1):

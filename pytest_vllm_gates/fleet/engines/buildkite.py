@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
-    """Return the steps; beyond the limit of an upload several files, to be uploaded in order."""
+    """Return the steps; beyond an upload's limit, several files to upload in order."""
     # The steps that wait and merge count, too.
     most = form.most_jobs - 2 if form.most_jobs else None
     parts = batches(plan.shards, most)

@@ -1,4 +1,4 @@
-"""What the forms of all engines have in common: how a shard is run, and where its report goes."""
+"""The common parts of all engines' forms: a shard's command, and the place of its report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MERGED = "fleet-report"
 GIB_MIB = 1024
 HOME = "/tmp"  # noqa: S108 - of a container, which one shard has to itself
 AS_USER = f"export PATH={HOME}/.local/bin:$PATH"
-"""In a container without root, pip puts programs there."""
+"""In a container without root, pip installs programs there."""
 SHARED_MEMORY = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
 """A container has 64 MiB otherwise, and vLLM's ranks need more."""
 SHARED_MEMORY_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
@@ -31,24 +31,24 @@ SHARED_MEMORY_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108
 
 @dataclass(frozen=True)
 class Form:
-    """What is filled in."""
+    """The values that are filled in."""
 
     plan_file: str
     """The path of the plan's file, from the project's folder."""
     most_jobs: int | None = None
     image: str = "python:3.12-slim"
     queue: str = "gpu"
-    """Of Kueue, Buildkite's agents, Slurm's partition or GitHub's runners with a GPU."""
+    """The queue of Kueue or Buildkite, Slurm's partition, or the label of GitHub's GPU runners."""
     volume: str = "vllm-gates"
     """The volume claim of Kubernetes that all shards write to."""
     cpus: int = 4
-    """The cores that a shard without a GPU asks for."""
+    """The cores that a shard without a GPU requests."""
     memory_gib: int = 16
-    """And the memory."""
+    """The memory that it requests."""
     install: str = ""
-    """What installs; empty for the package from PyPI, with what its store needs."""
+    """The command that installs; empty for the package from PyPI, with its store's extra."""
     store: str = ""
-    """Where shards push their reports, for engines whose machines share no folder; see
+    """The store for the shards' reports, for engines whose machines share no folder; see
     `gates_store/`."""
 
     @property
@@ -59,13 +59,13 @@ class Form:
 
     @property
     def reports_volume(self) -> dict[str, Any]:
-        """What Kubernetes mounts for reports: all shards' volume; a shard's own beside a store."""
+        """Kubernetes' volume for reports: one for all shards or, with a store, one for each."""
         claim = {"persistentVolumeClaim": {"claimName": self.volume}}
         return {"emptyDir": {}} if self.store else claim
 
     @property
     def resources(self) -> dict[str, str]:
-        """What a shard without a GPU asks of Kubernetes."""
+        """The resources that a shard without a GPU requests from Kubernetes."""
         return {"cpu": str(self.cpus), "memory": f"{self.memory_gib}Gi"}
 
     def shard(self, name: str, plan_file: str | None = None, reports: str = REPORTS) -> str:
@@ -74,7 +74,7 @@ class Form:
         return f"vllm-gates shard {plan} {name} {shlex.join(self.report_options(reports))}"
 
     def report_options(self, reports: str = REPORTS) -> list[str]:
-        """Return the options that say where a shard's report goes."""
+        """Return the options for the place of a shard's report."""
         return ["--reports", reports, *(["--store", self.store] if self.store else [])]
 
     def merge(
@@ -87,7 +87,7 @@ class Form:
 
 
 def alike(plan: FleetPlan, form: Form) -> Iterator[tuple[Needs, tuple[Shard, ...]]]:
-    """Yield the shards that need the same devices, as many as an engine takes at once."""
+    """Yield the shards that need the same devices, as many as an engine accepts at once."""
 
     def needs(shard: Shard) -> tuple[int, str, int]:
         return dataclasses.astuple(shard.needs)
@@ -98,10 +98,10 @@ def alike(plan: FleetPlan, form: Form) -> Iterator[tuple[Needs, tuple[Shard, ...
 
 
 def affinity(needs: Needs) -> dict[str, Any]:
-    """Return which nodes of Kubernetes have such devices; empty where every node will do.
+    """Return the affinity for Kubernetes' nodes with such devices; empty for any node.
 
-    By the labels of NVIDIA's GPU feature discovery: a product has hyphens for spaces, memory is in
-    MiB. https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md
+    It uses the labels of NVIDIA's GPU feature discovery: a product has hyphens for spaces, memory
+    is in MiB. https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md
     """
     rules: list[dict[str, Any]] = []
     if needs.gpu:
@@ -123,7 +123,7 @@ def as_yaml(*documents: Any) -> str:
 
 
 def limit_minutes(shards: Iterable[Shard]) -> int:
-    """Return after how many minutes a shard hangs: three times its time, at least an hour."""
+    """Return a shard's limit in minutes: three times its duration, at least an hour."""
     return max(60, *(3 * shard.seconds // 60 for shard in shards))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
-    """Return the pipeline: a job a shard, then the merge whatever became of them."""
+    """Return the pipeline: a job for each shard, then the merge, even after failures."""
     pipeline: dict[str, Any] = {
         "stages": ["shards", "merge"],
         "default": {"image": form.image, "before_script": [form.installs]},

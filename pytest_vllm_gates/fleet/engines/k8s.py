@@ -66,7 +66,7 @@ def _job(number: int, needs: Needs, batch: Sequence[Shard], form: Form) -> dict[
             "completionMode": "Indexed",
             "completions": len(batch),
             "parallelism": len(batch),
-            # A shard that left no verdict is tried once more, and holds up no other one.
+            # A shard without a verdict is tried once more, and does not delay the others.
             "backoffLimitPerIndex": 1,
             "maxFailedIndexes": len(batch),
             "template": {

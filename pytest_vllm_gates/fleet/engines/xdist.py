@@ -1,4 +1,4 @@
-"""pytest-xdist: a test file with a test a shard, for several servers on one machine.
+"""pytest-xdist: a test file with one test for each shard, for several servers on one machine.
 
 https://pytest-xdist.readthedocs.io/en/stable/distribution.html
 """
@@ -37,7 +37,7 @@ def test_shard_has_a_verdict(shard):
 
 
 def files(plan: FleetPlan, form: Form) -> dict[str, str]:
-    """Return the test file, to be run in the project's folder."""
+    """Return the test file, to run in the project's folder."""
     text = PROGRAM.format(
         name=NAME,
         merge=form.merge(),
