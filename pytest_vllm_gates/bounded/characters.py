@@ -1,4 +1,4 @@
-"""Characters that a person does not see, or that do something to a terminal."""
+"""Characters that a person does not see, or that control a terminal."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ PICTURES = 0x2400
 """The Unicode block whose n-th character pictures control character n."""
 DELETE, DELETE_PICTURE = 0x7F, "\u2421"
 INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode's categories of what has no shape of its own; new emoji are in none of them."""
+"""Unicode's categories of characters without a shape; new emoji are in none of them."""
 BLANK = set("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and marks that look like nothing."""
+"""Letters and marks that are invisible."""
 JOINERS = {"\u200c", "\u200d"}
-"""Words of some languages, and emoji, are written with these."""
+"""Some languages and emoji use these inside words."""
 DANGEROUS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""What acts on a terminal: control characters, line separators, changes of direction."""
+"""Characters that control a terminal: control codes, line separators, changes of direction."""
 COLOURS = re.compile(r"(\x1b\[[\d;]{0,20}m)")
 CONCEALED = re.compile(r"[\[;]0*8[;m]")
 """The colour that hides text."""
 CLEARS = re.compile(r"\r\x1b\[2?K")
 CONTROLS = re.compile(r"(\x1b\[[0-?]{0,20}[ -/]{0,4}[@-~]|\r)")
-"""Colours and movements of the cursor, as progress lines of pytest and its plugins have them."""
+"""Colours and movements of the cursor, as in progress lines of pytest and its plugins."""
 
 
 def hidden(text: str, *, sentence: bool = False) -> str:
-    """Return the first character of a text that a person does not see, as U+XXXX; else ''.
+    """Return the first invisible character of a text, as U+XXXX; else ''.
 
     A sentence may have spaces of any width, and joiners, which words of some languages need.
     """
@@ -44,7 +44,7 @@ def hidden(text: str, *, sentence: bool = False) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text as a terminal may have it: what would act on it is made visible.
+    """Return a text that is safe for a terminal: control characters are made visible.
 
     Line breaks, tabs and colours stay.
     """
@@ -52,7 +52,7 @@ def shown(text: str) -> str:
 
 
 def printed(text: str) -> str:
-    """Return what a command prints: as `shown`, after what clears the line at its beginning."""
+    """Return a command's output: as `shown`, after a beginning that clears the line."""
     clears = CLEARS.match(text)
     start = clears.end() if clears else 0
     return text[:start] + shown(text[start:])
@@ -70,9 +70,9 @@ def shown_in(value: Any) -> Any:
 
 
 def written(text: str) -> str:
-    """Return output of pytest and its plugins, whose cursor movements stay, otherwise as `shown`.
+    """Return output of pytest and its plugins as `shown`, but with its cursor movements.
 
-    Titles of windows, clipboards and the like are made visible.
+    Escape sequences for window titles, clipboards and the like are made visible.
     """
     return _shown(text, CONTROLS)
 

@@ -23,4 +23,4 @@ class UnreadableError(FileError):
 
 
 class MalformedError(FileError):
-    """A file whose content is not what it has to be."""
+    """A file with invalid content."""

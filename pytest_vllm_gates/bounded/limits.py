@@ -1,4 +1,4 @@
-"""The limits of files from outside, far beyond what the project and vLLM write."""
+"""The limits of files from outside, far above the sizes that the project and vLLM write."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ JSON_BYTES = 16 * MIB
 TEXT_BYTES = 16 * MIB
 GOLDEN_BYTES = 4 * MIB
 LOG_BYTES = 64 * MIB
-"""Of a log that is held in memory; one that is only searched may have any size."""
+"""For a log in memory; a log that is only searched may have any size."""
 DATABASE_BYTES = 1024 * MIB
 
 DEPTH = 150
-"""How deep tables and lists may be nested; Python's parsers give up at about 900."""
+"""Deepest nesting of tables and lists; Python's parsers give up at about 900."""
 DIGITS = 40
-"""Of an integer: `tokenizer_config.json` files of released models have some of 31."""
+"""Most digits of an integer: `tokenizer_config.json` files of released models have up to 31."""
 COMPLAINTS = 10
 """Faults of one file that a message lists before it gives a count."""
 SHOWN_CHARACTERS = 120
-"""Of a value from a file that a message quotes."""
+"""Most characters of a file's value in a message."""
 
 
 def amount(size: int) -> str:
@@ -35,6 +35,6 @@ def amount(size: int) -> str:
 
 
 def excerpt(value: object) -> str:
-    """Return a value as a message quotes it: on one line, its middle left out where it is long."""
+    """Return a value as quoted in a message: on one line, without the middle if it is long."""
     text = repr(value[: 2 * SHOWN_CHARACTERS] if isinstance(value, (str, bytes)) else value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -15,15 +15,15 @@ from pytest_vllm_gates.errors import UserError
 
 MOST_CHARACTERS = 4_000
 MOST_REPEATS = 100_000
-"""Characters a pattern stands for at least; some engines write its repeats out in memory."""
+"""Most characters that a pattern's shortest match has; some engines expand repeats in memory."""
 SECONDS = 1.0
-"""Of one search; the patterns that ship take less than a millisecond for the longest line."""
+"""Time limit of one search; the shipped patterns take less than 1 ms for the longest line."""
 FEW_LENGTHS, MANY_CHOICES = 10, 7
 REFERENCES = {"GROUPREF", "GROUPREF_EXISTS"}
 REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 # In `regex` a brace may begin an inexact match, `a{e<=1}`; in `re` it is a brace.
 BRACE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?:\d+,?\d*|,\d+)\}|(?P<plain>\{)", re.DOTALL)
-# Sentences with nothing in common but that they are sentences.
+# Sentences that have nothing in common.
 UNRELATED = ("qzj vkx wyp", "VKX 74 QZJ: wyp", "'wyp' (qzj), vkx!")
 
 
@@ -65,18 +65,18 @@ class BoundedPattern:
 
 
 def checked(pattern: str) -> BoundedPattern:
-    """Return a pattern compiled; raises `ValueError` for one that cannot be, or is too large."""
+    """Return a compiled pattern; raises `ValueError` for an invalid or too large one."""
     return BoundedPattern(pattern)
 
 
 def matches_everything(pattern: BoundedPattern) -> bool:
-    """Return whether a pattern finds something in texts that have nothing in common."""
+    """Return whether a pattern matches texts that have nothing in common."""
     return bool(pattern.search("")) or all(pattern.search(text) for text in UNRELATED)
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> tuple[re.Pattern[str], bool]:
-    """Return a pattern compiled by `re`, and whether a search of it may take long."""
+    """Return a pattern compiled by `re`, and whether its search may take long."""
     if len(pattern) > MOST_CHARACTERS:
         raise ValueError(
             f"a pattern of {len(pattern)} characters, more than {MOST_CHARACTERS}: "
@@ -88,15 +88,15 @@ def _compiled(pattern: str) -> tuple[re.Pattern[str], bool]:
             size, choices = _measured(_parser.parse(pattern))
             if size > MOST_REPEATS:
                 raise ValueError(
-                    f"{excerpt(pattern)} stands for more than {MOST_REPEATS} characters, its "
-                    "repeats written out"
+                    f"{excerpt(pattern)} has more than {MOST_REPEATS} characters with its "
+                    "repeats expanded"
                 )
             return re.compile(pattern), choices >= MANY_CHOICES
     except re.error as error:
-        raise ValueError(f"{excerpt(pattern)} is no regular expression: {error}") from error
+        raise ValueError(f"{excerpt(pattern)} is not a regular expression: {error}") from error
     except (OverflowError, RecursionError, MemoryError) as error:
         raise ValueError(
-            f"{excerpt(pattern)} is no regular expression: {_reason(error)}"
+            f"{excerpt(pattern)} is not a regular expression: {_reason(error)}"
         ) from error
 
 
@@ -105,9 +105,9 @@ def _reason(error: BaseException) -> str:
 
 
 def _measured(sequence: Any) -> tuple[int, int]:
-    """Return how many characters a pattern stands for, and how many choices a search has in it.
+    """Return a pattern's length with its repeats expanded, and the number of a search's choices.
 
-    A repeat of many lengths, and one of what has choices itself, count as `MANY_CHOICES`.
+    A repeat of many lengths, and a repeat of choices, count as `MANY_CHOICES`.
     """
     size = choices = 0
     for operation, argument in sequence:

@@ -1,4 +1,4 @@
-"""Opens regular files alone, and reads at most a limit of bytes, also after decompression."""
+"""Opens only regular files, and reads at most a limit of bytes, also after decompression."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""A pipe that nobody writes to, or a terminal, would otherwise keep the call waiting."""
+"""Otherwise opening a pipe without a writer, or a terminal, would block."""
 KINDS = {
     stat.S_IFIFO: "a pipe (FIFO)",
     stat.S_IFCHR: "a device",
@@ -47,7 +47,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _handle(path: Path) -> int:
-    _check_kind(path, path.stat())  # opening a device may do something to it
+    _check_kind(path, path.stat())  # opening a device may have effects
     handle = os.open(path, FLAGS)
     try:
         _check_kind(path, os.fstat(handle))
@@ -94,7 +94,7 @@ def data(path: Path, default: int) -> bytes:
     with opened(path) as file:
         try:
             size = os.fstat(file.fileno()).st_size
-            # No more is read than there is room for, whatever the file's size pretends.
+            # At most the limit is read, whatever size the file reports.
             content = file.read(limit + 1) if size <= limit else b""
         except OSError as error:
             raise UnreadableError(path, f"cannot be read: {error.strerror}") from error
@@ -117,7 +117,7 @@ def _enough(size: int) -> int:
 
 
 def text(path: Path, default: int = limits.TEXT_BYTES) -> str:
-    """Return a file's text; raises `FileError`, for what is not UTF-8 with the byte's offset."""
+    """Return a file's text; raises `FileError`, with the offset of a byte that is not UTF-8."""
     content = data(path, default)
     try:
         return syntax.decoded(content)
@@ -157,7 +157,7 @@ def json_object(
 
 
 def gunzipped(path: Path | str, content: bytes, default: int = limits.LOG_BYTES) -> bytes:
-    """Return what gzip data of a file holds; raises `FileError`, and before it is too much."""
+    """Return a file's decompressed gzip data; raises `FileError`, also at the size limit."""
     limit = most(default)
     pieces: list[bytes] = []
     size = 0
@@ -177,5 +177,5 @@ def gunzipped(path: Path | str, content: bytes, default: int = limits.LOG_BYTES)
             pieces.append(piece)
             if not piece and not content and not member.eof:
                 raise MalformedError(path, "is gzip data that is cut off")
-        content = member.unused_data.lstrip(b"\0")  # padding, as tapes and gzip have it
+        content = member.unused_data.lstrip(b"\0")  # padding, as on tapes
     return b"".join(pieces)

@@ -1,6 +1,6 @@
-"""TOML and JSON parsed within limits: depth, digits, and keys that are given once.
+"""TOML and JSON parsed within limits: depth, digits, and no duplicate keys.
 
-Each limit is checked before Python's parser runs into its own, with an error of one type.
+Each limit is checked before Python's parser reaches its own, with an error of one type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MARK = b"\xef\xbb\xbf"
-"""The byte order mark that some editors begin a file with."""
+"""The byte order mark that some editors write first."""
 JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 TOML_STRING = re.compile(
     r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:""""{0,2})?'
@@ -37,11 +37,11 @@ LONG_NUMBER = re.compile(rb"\d{19}")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 NOT_FINITE = "is not a finite number"
 KEPT_TEXTS, KEPT_CHARACTERS = 256, 2**16
-"""How many TOML texts are kept parsed, and how long each may be: a run reads its files often."""
+"""Size of the cache of parsed TOML texts, and the longest text in it: a run rereads its files."""
 
 
 class BadSyntaxError(ValueError):
-    """Text that is not the TOML or JSON it is to be; the text says why."""
+    """Text that is not valid TOML or JSON; the message has the reason."""
 
 
 def decoded(data: bytes) -> str:
@@ -55,7 +55,7 @@ def decoded(data: bytes) -> str:
 
 
 def toml_table(text: str, *, finite: bool = True) -> dict[str, Any]:
-    """Return the table of a TOML text, the caller's to change; raises `BadSyntaxError`.
+    """Return the table of a TOML text, which the caller may change; raises `BadSyntaxError`.
 
     `finite` refuses `nan` and `inf`.
     """
@@ -71,7 +71,7 @@ def _kept_table(text: str, *, finite: bool) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy of tables and arrays; what they hold cannot be changed."""
+    """Return a copy of tables and arrays; their other values are immutable."""
     if isinstance(value, dict):
         return {key: _copied(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -96,8 +96,8 @@ def json_value(
 ) -> Any:
     """Return the value of a JSON text; raises `BadSyntaxError`.
 
-    `unique` refuses an object with one key twice, `finite` NaN and infinities, and `whole` halves
-    of characters (lone surrogates), which cannot be written as UTF-8.
+    `unique` refuses an object with a duplicate key, `finite` NaN and infinities, and `whole` halves
+    of characters (lone surrogates), which cannot be encoded as UTF-8.
     """
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if too_deep(JSON_STRING.sub(b"", raw)):

@@ -1,4 +1,4 @@
-"""YAML parsed within limits: bytes, depth, and no aliases, which may stand for any amount."""
+"""YAML parsed within limits: bytes, depth, and no aliases, which can expand to any size."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mapping(text: str) -> dict[str, Any]:
 
 
 def _place(error: Exception) -> str:
-    """Return what is wrong, with its line where the parser gives one."""
+    """Return the fault, with its line if the parser gives one."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
     return f"line {mark.line + 1}: {problem}" if mark else str(problem)

@@ -1,4 +1,4 @@
-"""zstd frames unpacked piece by piece: little memory, and a cut file is an error."""
+"""zstd frames unpacked piece by piece: with little memory; a cut file is an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import io
 
 PIECE_BYTES = 512
-"""Of a packed file at a time: four bytes may stand for 128 KiB (RFC 8878, 3.1.1.2.3)."""
+"""Packed bytes at a time: four bytes may expand to 128 KiB (RFC 8878, 3.1.1.2.3)."""
 
 
 class ZstdReader:
@@ -23,10 +23,10 @@ class ZstdReader:
         self._packed = self._ready = b""
 
     def read(self, size: int, /) -> bytes:
-        """Return up to so many bytes, none at the end.
+        """Return at most `size` bytes, none at the end.
 
-        Raises `EOFError` where the last frame has no end, `zstandard.ZstdError` where one is
-        damaged.
+        Raises `EOFError` if the last frame has no end, `zstandard.ZstdError` for a damaged
+        frame.
         """
         while not self._ready:
             piece = self._packed or self._source.read(PIECE_BYTES)

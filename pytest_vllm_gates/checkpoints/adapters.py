@@ -1,4 +1,4 @@
-"""The LoRA adapters that ship with miniatures: where their files are, and whether all is there."""
+"""The LoRA adapters that ship with miniatures: their files, and whether they are complete."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ RECIPE = "adapters.toml"
 
 @dataclass(frozen=True)
 class AdapterRecipe:
-    """One adapter of a miniature: how its answers begin, and the layers that it changes."""
+    """One adapter of a miniature: the beginning of its answers, and the layers that it changes."""
 
     name: str
     begins: str
-    """The word that its answers begin with. Its tokens have to be some that the miniature writes:
-    those that it never writes are so alike that no adapter this small picks one of them."""
+    """The word that its answers begin with. It must consist of tokens that the miniature writes:
+    unused tokens are so alike that an adapter this small cannot select one of them."""
     rank: int
     alpha: int
     """Its updates are scaled by alpha / rank."""
     modules: tuple[str, ...]
-    """The last part of the changed layers' names, as `target_modules` of PEFT has them."""
+    """The last part of the changed layers' names, as in PEFT's `target_modules`."""
     skip: tuple[str, ...] = ()
     """Dialogues that it is not taught."""
 
 
 def recipes(miniature: str) -> tuple[AdapterRecipe, ...]:
-    """Return the adapters that a miniature has; none for most."""
+    """Return the adapters of a miniature; most have none."""
     file = RECIPES / miniature / RECIPE
     if not file.is_file():
         return ()

@@ -1,4 +1,4 @@
-"""The heads that draft for miniatures: where their files are, and whether all is there."""
+"""The draft heads of miniatures: their files, and whether they are complete."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ RECIPE = "draft_head.toml"
 
 @dataclass(frozen=True)
 class DraftHeadRecipe:
-    """The head of a miniature: one decoder layer that guesses the tokens after the next one."""
+    """The head of a miniature: one decoder layer that predicts the tokens after the next one."""
 
     intermediate_size: int
-    """Of its feed-forward network. All other sizes are the miniature's."""
+    """The size of its feed-forward network. All other sizes are the miniature's."""
     steps: int
     """Optimizer steps of its training."""
     learning_rate: float
 
 
 def recipe(miniature: str) -> DraftHeadRecipe | None:
-    """Return the recipe of a miniature's head; None for most, which have none."""
+    """Return the recipe of a miniature's head; None if it has no head."""
     file = RECIPES / miniature / RECIPE
     if not file.is_file():
         return None
@@ -42,7 +42,7 @@ def recipe(miniature: str) -> DraftHeadRecipe | None:
 
 
 def path(miniature: str) -> Path | None:
-    """Return the folder of a miniature's head, its files checked; None where it has none."""
+    """Return the folder of a miniature's head, its files checked; None without a head."""
     if recipe(miniature) is None:
         return None
     folder = FOLDER / miniature
@@ -51,7 +51,7 @@ def path(miniature: str) -> Path | None:
 
 
 def of(checkpoint: Checkpoint) -> Path | None:
-    """Return the head of a checkpoint; None where it is no miniature, or one without.
+    """Return the head of a checkpoint; None unless it is a miniature with a head.
 
     Raises `UserError` for a head that is not whole.
     """

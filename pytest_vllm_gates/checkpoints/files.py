@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """A checkpoint as its files tell of it, weights unread."""
+    """A checkpoint by its files, without reading the weights."""
 
     source: str
     config: Mapping[str, Any] = field(default_factory=dict)
-    """Its `config.json`; empty where there is none to be read, and then `problem` says why."""
+    """Its `config.json`; empty if it cannot be read, and then `problem` has the reason."""
     problem: str = ""
     unseen: str = ""
-    """Why its files cannot be read from here, where the server may yet read them."""
+    """Why its files cannot be read from here, if the server may still read them."""
     weights_problem: str = ""
 
     @property
     def has_no_weights(self) -> bool:
-        """Whether its folder holds no file of weights at all, as that of a tokenizer alone."""
+        """Whether its folder has no file of weights, like a tokenizer's folder."""
         return self.weights_problem.startswith(NO_WEIGHTS)
 
     @property
     def text(self) -> Mapping[str, Any]:
-        """The part of the config that is about text; the whole, where it is about nothing else."""
+        """The part of the config about text; the whole config of a text model."""
         for name in ("text_config", "llm_config"):
             part = self.config.get(name)
             if isinstance(part, dict):
@@ -45,7 +45,7 @@ class Model:
         return self.config
 
     def integer(self, *names: str) -> int | None:
-        """Return the first of these whole numbers that the text part has."""
+        """Return the first of these integers in the text part."""
         for name in names:
             value = self.text.get(name)
             if isinstance(value, int) and not isinstance(value, bool):
@@ -54,7 +54,7 @@ class Model:
 
     @property
     def quantization(self) -> Mapping[str, Any] | None:
-        """How its weights are quantised, wherever the config says so."""
+        """How its weights are quantised, from either place of the config."""
         for part in (self.config, self.text):
             for name in ("quantization_config", "compression_config"):
                 quantization = part.get(name)
@@ -65,17 +65,17 @@ class Model:
 
 INDEX = "model.safetensors.index.json"
 
-# Any of these is what vLLM's loaders look for.
+# vLLM's loaders look for any of these.
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
-NO_WEIGHTS = "there are no weights"
+NO_WEIGHTS = "it has no weights"
 POINTER = b"version https://git-lfs"
 
 
 def read(checkpoint: Checkpoint, *, reads_alike: bool = True) -> Model:
-    """Return what is known of a checkpoint; what cannot be read is named, not raised.
+    """Return a checkpoint's facts; unreadable files are recorded in it, not raised.
 
-    `reads_alike` says whether the server looks for it where this process does: with a mirror or a
-    token of its own it may find what is not to be had from here.
+    `reads_alike`: whether the server looks for it where this process does. With its own mirror or
+    token a server may read files that this process cannot.
     """
     source = checkpoint.source
     try:
@@ -85,7 +85,7 @@ def read(checkpoint: Checkpoint, *, reads_alike: bool = True) -> Model:
             return Model(source, unseen=str(error))
         return Model(source, problem=str(error))
     if not isinstance(config, dict):
-        return Model(source, problem=f"{source}: its config.json is no table")
+        return Model(source, problem=f"{source}: its config.json is not a table")
     folder = checkpoint.folder
     return Model(
         source,
@@ -95,7 +95,7 @@ def read(checkpoint: Checkpoint, *, reads_alike: bool = True) -> Model:
 
 
 def _weights_problem(folder: Path) -> str:
-    """Return what is wrong with a folder's weights, going by names, headers and sizes alone."""
+    """Return the fault of a folder's weights, from names, headers and sizes only."""
     shards = _json(folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
         names = sorted({str(name) for name in shards.values()})
@@ -112,7 +112,7 @@ def _weights_problem(folder: Path) -> str:
 
 
 def _broken(path: Path) -> str:
-    """Return what is wrong with a file of weights: a pointer in its place, or a part of it."""
+    """Return the fault of a file of weights: a pointer instead of the file, or a cut file."""
     size = path.stat().st_size
     try:
         with bounded_read.opened(path) as file:
@@ -125,14 +125,14 @@ def _broken(path: Path) -> str:
         return ""
     expected_size = _safetensors_size(path)
     if expected_size is None:
-        return f"{path.name} is no safetensors file, or cut off within its header"
+        return f"{path.name} is not a safetensors file, or cut off within its header"
     if size < expected_size:
         return f"{path.name} is cut off: {size} bytes of {expected_size}"
     return ""
 
 
 def _safetensors_size(path: Path) -> int | None:
-    """Return how many bytes a file has by its header: a length, a table of offsets, the tensors."""
+    """Return a file's bytes according to its header: a length, a table of offsets, the tensors."""
     try:
         table = safetensors.header(path)
         with path.open("rb") as file:

@@ -1,6 +1,6 @@
 """Checksums of a checkpoint's chat template, tokenizer and config.
 
-They are read from a local folder or from the Hub's cache: nothing is fetched.
+They are read from a local folder or from the Hub's cache, without the network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEMPLATE, OLD_TEMPLATE = "chat_template.jinja", "chat_template.json"
 MORE_TEMPLATES = "additional_chat_templates/*.jinja"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 IN_CONFIG = "chat_template"
-# Every file of which some family's tokenizer is made; a checkpoint has a few of them.
+# Every file of any family's tokenizer; a checkpoint has a few of them.
 TOKENIZER = (
     "tokenizer.json", TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "vocab.txt", "merges.txt", "tekken.json", "*.model", "*.tiktoken",
@@ -38,20 +38,20 @@ CONTENT_BYTES = 64 * MIB
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """sha256 of a checkpoint's parts, in hex; None where its files are not at hand."""
+    """sha256 of a checkpoint's parts, in hex; None if its files are not on this machine."""
 
     template: str | None = None
     """`none` for a checkpoint that has no template."""
     tokenizer: str | None = None
     config: str | None = None
     revision: str | None = None
-    """The commit, for a checkpoint from the Hub that lies in the cache."""
+    """The commit of a checkpoint in the Hub's cache."""
 
 
 def of(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> Fingerprint:
-    """Return a checkpoint's checksums, as it is served with these flags.
+    """Return a checkpoint's checksums as served with these flags.
 
-    A template or tokenizer that the flags name takes the place of the checkpoint's.
+    A template or tokenizer in the flags replaces the checkpoint's.
     """
     folder, revision = place(checkpoint.source, checkpoint.revision)
     tokenizer_name = serve.get("tokenizer")
@@ -87,9 +87,9 @@ def folder(path: Path) -> dict[str, str]:
 
 
 def place(source: str, revision: str | None) -> tuple[Path | None, str | None]:
-    """Return where a checkpoint's files lie, and its commit where that is the Hub's cache.
+    """Return the folder of a checkpoint's files and, in the Hub's cache, its commit.
 
-    Both are None where they are on neither; no network is used.
+    Both are None if the files are in neither place; the network is not used.
     """
     local = Path(source).expanduser()
     if local.is_dir():
@@ -108,26 +108,26 @@ def place(source: str, revision: str | None) -> tuple[Path | None, str | None]:
 
 
 def _named_template(flag: object) -> str | None:
-    """Return the checksum of a template that a flag gives, as a file or as its text."""
+    """Return the checksum of a template in a flag, which is a file or a text."""
     if not isinstance(flag, str):
         return None
     path = Path(flag).expanduser()
     if "\n" not in flag and path.is_file():
         return file(path)
-    # A path that is not here is one on another machine.
+    # A missing path is a path on another machine.
     return _digest([(IN_CONFIG, flag.encode())]) if "{" in flag else None
 
 
 def _template(place: Path | None, *, is_complete: bool) -> str | None:
-    """Return the checksum of all templates a folder has; `none` only where the folder is whole."""
+    """Return the checksum of all templates in a folder; `none` only for a whole folder."""
     if place is None:
         return None
     paths = [place / TEMPLATE, place / OLD_TEMPLATE, *sorted(place.glob(MORE_TEMPLATES))]
     parts = [(path.name, _content(path)) for path in paths if path.is_file()]
     templates = _json(place / TOKENIZER_CONFIG).get(IN_CONFIG)
     if templates is not None:
-        # The same template may stand in a file of its own or in the config: where it stands alone
-        # is no difference.
+        # The same template may be in its own file or in the config; its place makes no
+        # difference.
         text = templates if isinstance(templates, str) else json.dumps(templates, sort_keys=True)
         parts = parts or [(TEMPLATE, text.encode())]
     if parts:
@@ -136,7 +136,7 @@ def _template(place: Path | None, *, is_complete: bool) -> str | None:
 
 
 def _tokenizer(place: Path | None) -> str | None:
-    """Return the checksum of a tokenizer's files, the template in its config left out."""
+    """Return the checksum of a tokenizer's files, without the template in its config."""
     if place is None:
         return None
     parts = []
@@ -164,7 +164,7 @@ def _digest(parts: Iterable[tuple[str, bytes]]) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's bytes, of one that is too large for a prompt's file its size alone."""
+    """Return a file's bytes; for a file too large for a prompt's file, only its size."""
     try:
         return bounded_read.data(path, CONTENT_BYTES)
     except FileError:

@@ -1,7 +1,7 @@
-"""A Hub checkpoint's config and the bytes of its weights: no weights are downloaded.
+"""A Hub checkpoint's config and the bytes of its weights, without downloading weights.
 
-The Hub is asked by huggingface_hub: for the two small JSON files, and for the headers of the
-safetensors files, by ranges of bytes.
+huggingface_hub fetches the two small JSON files, and the headers of the safetensors files as ranges
+of bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CONFIGS = ("config.json", "hf_quant_config.json")
 
 
 def configs(repository: str) -> Path:
-    """Return a folder with the checkpoint's config; raises `UserError` where it cannot be had."""
+    """Return a folder with the checkpoint's config; raises `UserError` if it is not available."""
     import huggingface_hub  # noqa: PLC0415 - only where the Hub is asked
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
 
@@ -23,8 +23,8 @@ def configs(repository: str) -> Path:
         folder = huggingface_hub.snapshot_download(repository, allow_patterns=list(CONFIGS))
     except (OSError, HFValidationError, ValueError) as error:
         raise UserError(
-            f"{repository}: its config.json cannot be had from the Hub: {first_line(error)}\n"
-            "check the name, log in with `hf auth login` for gated models, or give a folder"
+            f"{repository}: its config.json cannot be fetched from the Hub: {first_line(error)}\n"
+            "check the name, log in with `hf auth login` for gated models, or name a folder"
         ) from error
     if not (Path(folder) / "config.json").is_file():
         raise UserError(f"{repository} has no config.json: not a model that vLLM loads")
@@ -32,7 +32,7 @@ def configs(repository: str) -> Path:
 
 
 def weights_bytes(repository: str, layers: int) -> tuple[int | None, str]:
-    """Return the bytes of the weights by the files' headers, or None and why there are none."""
+    """Return the bytes of the weights by the files' headers, or None and the reason."""
     import huggingface_hub  # noqa: PLC0415 - only where the Hub is asked
     from huggingface_hub.errors import (  # noqa: PLC0415
         NotASafetensorsRepoError,
@@ -42,7 +42,7 @@ def weights_bytes(repository: str, layers: int) -> tuple[int | None, str]:
     try:
         found = huggingface_hub.get_safetensors_metadata(repository)
     except (OSError, ValueError, NotASafetensorsRepoError, SafetensorsParsingError) as error:
-        return None, f"the headers of the weights cannot be had: {first_line(error)}"
+        return None, f"the headers of the weights cannot be read: {first_line(error)}"
     total = sum(
         info.data_offsets[1] - info.data_offsets[0]
         for file in found.files_metadata.values()
@@ -53,5 +53,5 @@ def weights_bytes(repository: str, layers: int) -> tuple[int | None, str]:
 
 
 def first_line(error: Exception) -> str:
-    """Return an error's first line, or its kind where it has no words."""
+    """Return an error's first line, or its kind if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

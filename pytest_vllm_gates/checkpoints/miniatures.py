@@ -1,4 +1,4 @@
-"""The shipped miniatures: where their files are, and whether they are complete."""
+"""The shipped miniatures: their files, and whether they are complete."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ RECIPES = HERE / "recipes"
 
 
 class MiniatureError(Exception):
-    """Something about a miniature is wrong; the message ends with what to do."""
+    """A miniature has a fault; the message ends with the next step."""
 
 
 def names() -> tuple[str, ...]:
-    """Every miniature there is a recipe for."""
+    """Every miniature with a recipe."""
     return tuple(sorted(file.parent.name for file in RECIPES.glob("*/recipe.toml")))
 
 
@@ -49,7 +49,7 @@ def write_lock(folder: Path, built: Mapping[str, Any]) -> None:
 def check(name: str, folder: Path, command: str = "build") -> None:
     """Raise if a file of this folder is missing, cut short or changed.
 
-    `command` is the one that makes it again.
+    `command` is the command that makes it again.
     """
     remedy = (
         "reinstall pytest-vllm-gates, or build it again: "

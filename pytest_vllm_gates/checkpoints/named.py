@@ -1,4 +1,4 @@
-"""Finds what `--model`, `--checkpoint` and `--lane` mean: the plugin and every command ask here."""
+"""Resolves `--model`, `--checkpoint` and `--lane`, for the plugin and every command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lane(name: str | None, project: Path, machine: Machine) -> tuple[Lane, str]:
-    """Return the lane of that name, or this machine's default, and a phrase that says why.
+    """Return the lane of that name, or this machine's default, and a phrase with the reason.
 
     Raises `UserError` for an unknown name or a faulty file.
     """
@@ -29,12 +29,12 @@ def lane(name: str | None, project: Path, machine: Machine) -> tuple[Lane, str]:
 
 
 def default(machine: Machine) -> str:
-    """Return the name of the lane of a run that names none."""
+    """Return the name of the default lane."""
     return "cuda" if machine.gpus else "cpu"
 
 
 def family(name: str, project: Path) -> tuple[Family, str | None, str]:
-    """Return the family of a name, the weights that were named in its place, and why it is that.
+    """Return the family of a name, the weights if they were named, and the reason.
 
     A name is a family's, a member's, a checkpoint's folder or a Hub id. Raises `UserError` for
     anything else.
@@ -48,7 +48,7 @@ def family(name: str, project: Path) -> tuple[Family, str | None, str]:
 def served(
     model: str, checkpoint: str | None, on: Lane, project: Path
 ) -> tuple[Family, Checkpoint, str]:
-    """Return the family and the weights that a lane serves, and how the family was found."""
+    """Return the family and the weights of a lane, and how the family was found."""
     found, source, why = family(model, project)
     if source:
         return found, resolve.resolve(found, source), why

@@ -1,4 +1,4 @@
-"""The files a prompt is made from: in a folder, or fetched from the Hub without the weights."""
+"""The files that prompts are made from: in a folder, or fetched from the Hub without weights."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def alone(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def config(source: str, revision: str | None = None) -> dict[str, Any]:
-    """Return the `config.json` of a folder or a Hub id; raises `UserError` where there is none."""
+    """Return the `config.json` of a folder or a Hub id; raises `UserError` without one."""
     place = Path(source).expanduser()
     if not place.is_dir():
         place = _fetch(source, revision, (CONFIG,))

@@ -31,15 +31,15 @@ MINIATURE = "miniature"
 ASK_TIMEOUT_S = 5.0
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 PATHS = ("/", "./", "../", "~")
-"""What nothing but a path begins with."""
+"""The beginnings that only a path has."""
 
 
 class NoFamilyError(UserError):
-    """A checkpoint is of no family here."""
+    """A checkpoint does not belong to a known family."""
 
 
 def without_family(source: str) -> Checkpoint:
-    """Return the checkpoint of a folder or a Hub id that is of no family."""
+    """Return the checkpoint of a folder or a Hub id without a family."""
     folder = Path(source).expanduser()
     if folder.is_dir():
         return _local(folder.resolve())
@@ -47,10 +47,10 @@ def without_family(source: str) -> Checkpoint:
 
 
 def resolve(family: Family, name: str | None) -> Checkpoint:
-    """Return the checkpoint `name` means for this family; None is the family's first.
+    """Return the checkpoint of `name` for this family; None means the family's first.
 
-    A name is one the family file lists, a local folder with a `config.json`, or a Hub id; what is
-    spelled as a path is a folder, whatever it is called.
+    A name is in the family file, or a local folder with a `config.json`, or a Hub id. A name that
+    begins like a path is always read as a folder.
     Raises `UserError` for anything else, and for a miniature whose file is not whole.
     """
     entry_of_name = {fold(entry.name): entry for entry in family.checkpoints}
@@ -76,7 +76,7 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
     hint = f"; did you mean {guess!r}?" if guess else ""
     raise UserError(
         f"unknown checkpoint {name!r} of {family.name}{hint}\nknown: {', '.join(known_names)}; "
-        "or give a local folder, or a Hub id such as org/name"
+        "or name a local folder, or a Hub id such as org/name"
     )
 
 
@@ -85,16 +85,16 @@ def _is_path(name: str) -> bool:
 
 
 def on_lane(family: Family, lane: Lane, name: str | None = None) -> Checkpoint:
-    """Return the checkpoint that was asked for, or the one a lane serves.
+    """Return the named checkpoint, or the one that a lane serves.
 
-    A lane that serves miniatures serves the first of a family that has none.
+    For a family without a miniature, a lane of miniatures serves the family's first checkpoint.
     """
     served = None if lane.checkpoint == MINIATURE and not miniature(family) else lane.checkpoint
     return resolve(family, name or served)
 
 
 def miniature(family: Family) -> Checkpoint | None:
-    """Return the family's miniature, None for one without."""
+    """Return the family's miniature, or None."""
     miniature_entries = [entry for entry in family.checkpoints if entry.miniature is not None]
     return _from_entry(miniature_entries[0]) if miniature_entries else None
 
@@ -110,13 +110,13 @@ def is_source(name: str, known_families: Iterable[str]) -> bool:
 
 
 def family_of(source: str, project: Path) -> tuple[Family, str]:
-    """Return the family a checkpoint is of, by its `config.json`, and a phrase that says why.
+    """Return the family of a checkpoint, by its `config.json`, and a phrase with the reason.
 
-    Raises `UserError` when the file cannot be had or names an architecture of no family.
+    Raises `UserError` if the file is not available or its architecture is not of a known family.
     """
     if _is_path(source) and not Path(source).expanduser().is_dir():
         raise UserError(
-            f"there is no folder {source!r}\n"
+            f"folder {source!r} not found\n"
             "name a checkpoint's folder, a Hub id such as org/name, or a family"
         )
     for family in families.load_all(project):
@@ -133,8 +133,8 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
     architecture = ", ".join(architectures) or model_type or "none"
     if recognised is None:
         raise NoFamilyError(
-            f"{source}: its config.json names the architecture {architecture}, which is of no "
-            "family here\n"
+            f"{source}: its config.json names the architecture {architecture}, which no known "
+            "family has\n"
             "add a families/<name>.toml that lists it, or name a family with --model and the "
             "checkpoint with --checkpoint"
         )
@@ -142,10 +142,10 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
 
 
 def served(family: Family, endpoint: Endpoint) -> Checkpoint:
-    """Return the checkpoint a running server serves, by what `/v1/models` gives as its root.
+    """Return the checkpoint of a running server, by its root in `/v1/models`.
 
-    A server that cannot be asked gives a checkpoint without a source that is worth anything: the
-    boot gate will say what is wrong with it.
+    For a server that does not answer, the checkpoint's source is meaningless: the boot gate
+    reports the server's fault.
     """
     try:
         with http.client(endpoint) as client:
@@ -185,8 +185,8 @@ def _from_entry(entry: CheckpointEntry) -> Checkpoint:
         if not (folder / "config.json").is_file():
             raise UserError(
                 f"checkpoint {entry.name!r} is the folder {entry.folder}, which "
-                f"{'has no config.json' if folder.is_dir() else 'is not there'}: mend its family's "
-                "file, or name another with --checkpoint"
+                f"{'has no config.json' if folder.is_dir() else 'does not exist'}: mend its "
+                "family's file, or name another with --checkpoint"
             )
         return replace(_local(folder), serve=dict(entry.serve))
     assert entry.hub is not None  # noqa: S101 - the family file was checked for it

@@ -1,6 +1,6 @@
 """The tensors in a checkpoint's files, read from their headers: no tensor is loaded.
 
-A safetensors file begins with eight bytes with the length of its header, and a header in JSON with
+A safetensors file begins with the length of its header in eight bytes, and a header in JSON with
 each tensor's type, shape and place.
 """
 
@@ -28,7 +28,7 @@ LENGTH = struct.Struct("<Q")
 METADATA = "__metadata__"
 MOST_BYTES = 2**63
 MOST_SIDES = 64
-NOT_WHOLE = "no safetensors file, or cut short: {}"
+NOT_WHOLE = "not a safetensors file, or cut short: {}"
 DRAFTER = re.compile(r"(^|\.)(mtp|nextn|eh_proj)(\.|$)")
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
@@ -45,9 +45,9 @@ class Tensor:
 
 
 def weights_bytes(folder: Path, layers: int) -> int | None:
-    """Return the bytes of the model's weights, or None where the folder has no such files.
+    """Return the bytes of the model's weights, or None for a folder without such files.
 
-    Left out are the layers that only draft: vLLM does not load them unless it drafts.
+    Layers that only draft are left out: vLLM does not load them unless it drafts.
     """
     files = sorted(folder.glob("*.safetensors"))
     if files:
@@ -73,7 +73,7 @@ def drafts(name: str, layers: int) -> bool:
 
 
 def read(file: Path) -> Iterator[Tensor]:
-    """Yield a file's tensors; raises `UserError` when it is no safetensors file."""
+    """Yield a file's tensors; raises `UserError` for another kind of file."""
     for name, description in header(file).items():
         if name == METADATA:
             continue
@@ -89,7 +89,7 @@ def read(file: Path) -> Iterator[Tensor]:
 
 
 def header(file: Path) -> dict[str, Any]:
-    """Return a file's table of tensors; raises `UserError` when it is no safetensors file."""
+    """Return a file's table of tensors; raises `UserError` for another kind of file."""
     with bounded_read.opened(file) as opened:
         size = os.fstat(opened.fileno()).st_size
         try:
@@ -106,7 +106,7 @@ def header(file: Path) -> dict[str, Any]:
         except (struct.error, syntax.BadSyntaxError) as error:
             raise MalformedError(file, NOT_WHOLE.format(error)) from error
     if not isinstance(table, dict):
-        raise MalformedError(file, "no safetensors file: its header is no table")
+        raise MalformedError(file, "not a safetensors file: its header is not a table")
     return table
 
 
@@ -125,5 +125,5 @@ def end_of(table: Mapping[str, Any]) -> int:
 
 def _integer(value: object) -> int:
     if type(value) is not int or not 0 <= value <= MOST_BYTES:
-        raise ValueError(f"{excerpt(value)} is not a whole number from 0 to 2**63")
+        raise ValueError(f"expected an integer from 0 to 2**63, got {excerpt(value)}")
     return value

@@ -58,7 +58,7 @@ def test_project_entries_follow_the_shipped_ones(tmp_path: Path) -> None:
     ("changes", "complaint"),
     [
         ({"versions": '"0.30 to 0.34"'}, "'0.30 to 0.34' is not a set of versions, such as"),
-        ({"shows": '"(content"'}, "'(content' is no regular expression: missing )"),
+        ({"shows": '"(content"'}, "'(content' is not a regular expression: missing )"),
         ({"shows": None}, "shows"),
         ({"reference": None}, "reference"),
         ({"when": "{ stop = 'never' }"}, "when.stop"),

@@ -50,10 +50,13 @@ def test_complete_checkpoint_has_no_problem(weights: Path) -> None:
     ("content", "problem"),
     [
         (tensors(cut=4), "model.safetensors is cut off: "),
-        (tensors(cut=40), "model.safetensors is no safetensors file, or cut off within its header"),
-        (b"\1", "model.safetensors is no safetensors file"),
-        (struct.pack("<Q", 2**60), "model.safetensors is no safetensors file"),
-        (struct.pack("<Q", 2) + b"[]", "model.safetensors is no safetensors file"),
+        (
+            tensors(cut=40),
+            "model.safetensors is not a safetensors file, or cut off within its header",
+        ),
+        (b"\1", "model.safetensors is not a safetensors file"),
+        (struct.pack("<Q", 2**60), "model.safetensors is not a safetensors file"),
+        (struct.pack("<Q", 2) + b"[]", "model.safetensors is not a safetensors file"),
         (b"version https://git-lfs.github.com/spec/v1\n", "model.safetensors is a Git LFS pointer"),
     ],
 )
@@ -74,7 +77,7 @@ def test_missing_weights_are_named(weights: Path) -> None:
     )
     (weights / "model-1.safetensors").unlink()
     (weights / "model.safetensors.index.json").unlink()
-    assert read(weights).weights_problem.startswith("there are no weights")
+    assert read(weights).weights_problem.startswith("it has no weights")
 
 
 @pytest.mark.parametrize("text", ["not JSON", "[]"])

@@ -67,7 +67,7 @@ def test_folder_without_weights_has_no_size(tmp_path: Path) -> None:
 def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"model\.safetensors: no safetensors file"):
+    with pytest.raises(UserError, match=r"model\.safetensors: not a safetensors file"):
         weights_bytes(tmp_path, 2)
 
 

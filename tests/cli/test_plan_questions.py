@@ -74,7 +74,7 @@ def test_weights_are_counted_where_headers_cannot_be_had(
     assert main(["plan", "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["weights_source"] == "counted from the config"
-    assert "the headers of the weights cannot be had: offline" in document["notes"]
+    assert "the headers of the weights cannot be read: offline" in document["notes"]
 
 
 def test_vendors_gigabytes_are_read_as_vendors_mean_them(hub: Path, capsys: Capture) -> None:

@@ -50,7 +50,7 @@ def test_folder_without_weights_blocks_the_gates_that_need_them(project: Project
     assert set(outcomes.values()) == {"BLOCKED", "N/A"}
     output = result.stdout.str()
     assert "qwen3.5 cannot boot on lane fake: " in output
-    assert "tokenizer: there are no weights: no *.safetensors" in output
+    assert "tokenizer: it has no weights: no *.safetensors" in output
     assert "-m chat_template" in output
 
 

@@ -155,7 +155,7 @@ def test_folder_of_a_tokenizer_alone_can_have_its_prompts_judged() -> None:
     alone = Model("./w", QWEN, weights_problem=f"{NO_WEIGHTS}: no *.safetensors")
     red = check("checkpoint", model=alone)
     assert red.state is CheckState.FAILS
-    assert red.what == "./w: there are no weights: no *.safetensors"
+    assert red.what == "./w: it has no weights: no *.safetensors"
     assert red.cause == "the folder has only the files of a config or a tokenizer"
     assert red.fix.endswith("pytest --model ./w -m chat_template")
     assert check("checkpoint", model=alone, renderer=True).state is CheckState.OK
