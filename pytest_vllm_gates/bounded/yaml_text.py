@@ -34,7 +34,7 @@ def mapping(text: str) -> dict[str, Any]:
             raise
         raise BadSyntaxError(_place(error)) from error
     if not isinstance(value, dict):
-        raise BadSyntaxError("`name: value` lines are expected")
+        raise BadSyntaxError("expected `name: value` lines")
     return {str(name): each for name, each in value.items()}
 
 

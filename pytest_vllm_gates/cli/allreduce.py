@@ -1,8 +1,8 @@
 """`vllm-gates allreduce`: tests the communication of a lane's ranks, and measures its speed.
 
-The ranks run under torchrun in the lane's own interpreter, with the lane's environment and overlay,
-as before every boot on more than one rank. A lane whose `[serve]` names several machines (`nnodes`,
-`node_rank`, `master_addr`, `master_port`) is tried by running this on each, at the same time.
+The ranks run under torchrun in the lane's interpreter, with the lane's environment and overlay, as
+before every boot on more than one rank. If the lane's `[serve]` names several machines (`nnodes`,
+`node_rank`, `master_addr`, `master_port`), run this on each machine at the same time.
 """
 
 from __future__ import annotations
@@ -36,36 +36,39 @@ if TYPE_CHECKING:
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "whether the ranks of a lane can talk to each other, over what, and how fast"
+    """Add the command's arguments."""
+    summary = "test the communication between the ranks of a lane, and measure its speed"
     parser = commands.add_parser("allreduce", help=summary, description=summary)
-    parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
+    parser.add_argument("--lane", help="default: cuda if an NVIDIA GPU answers, else cpu")
     parser.add_argument(
-        "--ranks", type=int, metavar="N", help="in all; default: as many as the lane serves on"
+        "--ranks", type=int, metavar="N", help="total number of ranks; default: the lane's number"
     )
     parser.add_argument(
-        "--stall-timeout", type=float, metavar="S", help="seconds without a step that are a hang"
+        "--stall-timeout",
+        type=float,
+        metavar="S",
+        help="seconds without a step that count as a hang",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Try it and print what came of it; 1 where it fails."""
+    """Run the test and print its result; 1 if it fails."""
     machine = machine_inspect.inspect()
     lane, _ = named.lane(options.lane, projects.current(), machine)
     nodes = lane_nodes(lane.serve)
     world = options.ranks or rank_count(lane.serve)
     if world < 2 or world % nodes.count:  # noqa: PLR2004 - of one there is nothing to sum
         raise UserError(
-            f"lane {lane.name}: {world} ranks on {nodes.count} machines are no ranks to sum over\n"
+            f"lane {lane.name}: cannot divide {world} ranks over {nodes.count} machines\n"
             f"try: vllm-gates allreduce --lane {lane.name} --ranks {2 * nodes.count}"
         )
     lane_environment = environment.prepare(lane, cache=files.default_cache(), progress=_say)
     if lane_environment.python is None:
         raise UserError(
-            f"lane {lane.name}: its {lane.form} starts the ranks elsewhere, where this cannot reach"
-            "\nrun it there, from a lane that names the interpreter: python = …"
+            f"lane {lane.name}: its {lane.form} starts the ranks elsewhere, out of reach"
+            "\nrun this there, from a lane that names the interpreter: python = …"
         )
     plan = load()
     folder = Path(tempfile.mkdtemp(prefix="all-reduce-"))
@@ -99,7 +102,7 @@ def _explanation(ranks: Ranks) -> Explanation:
 
 
 def _next(lane: Lane) -> str:
-    return f"NCCL_DEBUG=INFO in [env] of {lane.file}, and the log, say which way the ranks went"
+    return f"to log the ranks' transport, set NCCL_DEBUG=INFO in [env] of {lane.file}"
 
 
 def _say(message: str) -> None:

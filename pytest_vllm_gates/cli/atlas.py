@@ -1,4 +1,4 @@
-"""`vllm-gates atlas`: which check fails in which release of vLLM, since when and until when."""
+"""`vllm-gates atlas`: the checks that fail in releases of vLLM, since when and until when."""
 
 from __future__ import annotations
 
@@ -31,47 +31,47 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.atlas.types import AtlasRun
     from pytest_vllm_gates.catalog.known_defects import KnownDefect
 
-SUMMARY = """run the gates on several releases of vLLM, and write down which check fails in which:
+SUMMARY = """run the gates on several releases of vLLM, and report which check fails in which:
 since when, until when, and the request that shows it"""
 EVERY = "all"
 MINUTE_S = 60
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("atlas", help=SUMMARY, description=SUMMARY)
     parser.add_argument(
-        "--releases", metavar="A..B", help="from A to B as the index has them, or a list A,B,C"
+        "--releases", metavar="A..B", help="the index's releases from A to B, or a list A,B,C"
     )
     parser.add_argument(
-        "--add", metavar="RELEASE", help="this release, for the families that are kept"
+        "--add", metavar="RELEASE", help="add this release for the families with kept runs"
     )
     parser.add_argument(
-        "--model", metavar="NAMES", help=f"families, as qwen3.5,glm, or {EVERY}"
+        "--model", metavar="NAMES", help=f"families, such as qwen3.5,glm, or {EVERY}"
     )  # fmt: skip
     parser.add_argument(
         "--device", choices=sorted(catalog_releases.table().devices),
-        help="default: what this machine has",
+        help="default: this machine's device",
     )  # fmt: skip
-    parser.add_argument("--again", action="store_true", help="make runs that are kept once more")
+    parser.add_argument("--again", action="store_true", help="repeat runs that are kept")
     parser.add_argument("--dry-run", action="store_true", help="print the runs and their time")
     parser.add_argument(
-        "--table", action="store_true", help="run nothing: the table of what is kept"
+        "--table", action="store_true", help="print the table of kept runs, without running"
     )
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="FILE",
-        help="the table of results that --record wrote; runs nothing",
+        help="print the table of results that --record wrote, without running",
     )  # fmt: skip
     parser.add_argument(
         "--record", type=Path, metavar="FILE",
-        help="write the results of all kept runs, without paths, to a file to keep",
+        help="write the results of all kept runs, without paths, to this file",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="as JSON, not as Markdown")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the runs that are missing and print the table; 1 where a run has no verdict."""
+    """Make the missing runs and print the table; 1 if a run has no verdict."""
     project = projects.current()
     atlas = project / kept.FOLDER
     _check(options)
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     if not found:
         raise UserError(
             f"{atlas}: no run is kept\n"
-            "make one: vllm-gates atlas --releases 0.31.0..0.32.0 --model qwen3.5"
+            "make a run: vllm-gates atlas --releases 0.31.0..0.32.0 --model qwen3.5"
         )
     if options.record:
         write_whole(options.record, atlas_runs.text(found))
@@ -103,7 +103,9 @@ def _check(options: argparse.Namespace) -> None:
     shown = [f"--{name}" for name in running]
     if options.table or options.source:
         if running or options.dry_run or options.again:
-            raise UserError("--table and --from run nothing: leave out what is to be run")
+            raise UserError(
+                "--table and --from do not run anything: leave out --releases and --add"
+            )
         return
     if len(running) != 1:
         raise UserError(
@@ -111,7 +113,7 @@ def _check(options: argparse.Namespace) -> None:
             "try: vllm-gates atlas --releases 0.31.0..0.32.0 --model qwen3.5"
         )
     if options.releases and not options.model:
-        raise UserError("which families? try: vllm-gates atlas --releases … --model qwen3.5")
+        raise UserError("--model is missing: vllm-gates atlas --releases … --model qwen3.5")
 
 
 def _plan(options: argparse.Namespace, project: Path, found: list[AtlasRun]) -> AtlasPlan:
@@ -131,8 +133,8 @@ def _families(text: str | None, project: Path, found: Sequence[AtlasRun]) -> lis
         names = list(dict.fromkeys(run.family for run in found))
         if not names:
             raise UserError(
-                "--add: no run is kept whose families it could take\n"
-                "name them: vllm-gates atlas --add RELEASE --model qwen3.5"
+                "--add: no run is kept to take the families from\n"
+                "name the families: vllm-gates atlas --add RELEASE --model qwen3.5"
             )
         return names
     if text == EVERY:
@@ -153,7 +155,7 @@ def _print_plan(plan: AtlasPlan) -> None:
 
 
 def _made(options: argparse.Namespace, project: Path, atlas: Path, plan: AtlasPlan) -> bool:
-    """Make the runs; return whether one of them has no verdict."""
+    """Make the runs; return whether a run has no verdict."""
     progress = Progress(_write, terminal=sys.stderr.isatty())
     session = AtlasSession(
         project, atlas, options.device or device_here(), files.default_cache(), progress
@@ -180,7 +182,7 @@ def _write(text: str) -> None:
 
 
 def _defects(found: Sequence[AtlasRun], project: Path) -> dict[str, list[KnownDefect]]:
-    """Return the known defects by family; those of a family that is gone are the shared ones."""
+    """Return the known defects by family; for a removed family only the shared ones."""
     shared = known_defects.load_all(project)
     result = {}
     for name in dict.fromkeys(run.family for run in found):

@@ -1,6 +1,6 @@
-"""`vllm-gates backends`: boots each attention backend the platform offers, and compares them.
+"""`vllm-gates backends`: boots each attention backend of the platform, and compares them.
 
-Each is booted by itself on the lane, asked for the log-probabilities of a few prompts, and timed.
+Each is booted separately on the lane, scores a few prompts, and is timed.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
 
 EXPECTED_S = 60
-"""Of one boot with its requests, on a machine that does nothing else."""
+"""Seconds of one boot with its requests, on an idle machine."""
 SHOWN = 79
 LIMITS = BootLimits(boot_s=1800.0, stall_s=300.0)
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "which attention backends boot, answer rightly, and how fast they are"
+    """Add the command's arguments."""
+    summary = "test which attention backends boot and answer correctly, and how fast they are"
     parser = commands.add_parser("backends", help=summary, description=summary)
     parser.add_argument("--model", required=True, help="a family, a folder or a Hub id")
-    parser.add_argument("--checkpoint", help="which of the family's, a folder, or a Hub id")
-    parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
+    parser.add_argument("--checkpoint", help="one of the family's, a folder, or a Hub id")
+    parser.add_argument("--lane", help="default: cuda if an NVIDIA GPU answers, else cpu")
     parser.add_argument(
-        "--backend", action="append", metavar="NAME", help="this one alone (again for another)"
+        "--backend", action="append", metavar="NAME", help="only this backend (may be repeated)"
     )
     parser.add_argument(
         "--machine", type=Path, metavar="FILE",
-        help="with --dry-run, the plan for another machine: its `vllm-gates inventory --json`, or "
-        "its `nvidia-smi -q -x`",
+        help="with --dry-run, plan for another machine: its `vllm-gates inventory --json`, or its "
+        "`nvidia-smi -q -x`",
     )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="print the boots, and boot nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the boots without booting")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Boot the backends and print what came of them; 1 where one of them is of no use."""
+    """Boot the backends and print the results; 1 if a backend does not work."""
     if options.machine and not options.dry_run:
-        raise UserError("--machine plans for another machine: give --dry-run, too")
+        raise UserError("--machine plans for another machine: add --dry-run")
     project = projects.current()
     machine = recorded.read(options.machine) if options.machine else machine_inspect.inspect()
     lane, _ = named.lane(options.lane, project, machine)
     family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
     if lane.base_url or lane.command:
         raise UserError(
-            f"lane {lane.name}: its {lane.form} serves with the backend that it has\n"
+            f"lane {lane.name}: its {lane.form} has a fixed backend\n"
             "name a lane with an interpreter or a lock: python = …"
         )
     layers = catalog.layers_of(prompt_files.config(checkpoint.source))
@@ -93,12 +93,12 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(f"{family.name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
         print("\n".join(matrix.lines()))
-        print(f"one boot each, so speeds are a hint; the logs are in {task.folder}")
+        print(f"one boot each, so speeds are only a hint; the logs are in {task.folder}")
     return matrix.status
 
 
 def platform_of(planned: Environment, machine: Machine) -> Platform:
-    """Return what decides which backends there are."""
+    """Return the facts that decide which backends are available."""
     capability = machine.devices[0].capability if machine.devices else None
     return catalog.Platform(
         device=gather.of(planned).device or ("cuda" if machine.gpus else "cpu"),
@@ -112,14 +112,14 @@ def platform_of(planned: Environment, machine: Machine) -> Platform:
 def _asked(
     backends: tuple[Backend, ...], left_out: dict[str, str], names: list[str] | None
 ) -> tuple[Backend, ...]:
-    """Return the backends of these names, all without any; raises `UserError` for another."""
+    """Return the backends of these names, or all; raises `UserError` for an unknown name."""
     known = {backend.name: backend for backend in backends}
     for name in names or ():
         if name in left_out:
-            raise UserError(f"{name} is not offered here: {left_out[name]}")
+            raise UserError(f"{name} is not available here: {left_out[name]}")
         if name not in known:
             offered = ", ".join(known) or "none"
-            raise UserError(f"no backend {name!r} for this model and device; offered: {offered}")
+            raise UserError(f"no backend {name!r} for this model and device; available: {offered}")
     return tuple(known[name] for name in names) if names else backends
 
 
@@ -132,10 +132,10 @@ def _show_plan(backends: tuple[Backend, ...], left_out: dict[str, str], *, as_js
         return 0
     for name, serve in flags_of.items():
         flags = ", ".join(f"{flag} = {value}" for flag, value in serve.items())
-        print(f"{name:28} {flags or 'the lane as it is'}")
+        print(f"{name:28} {flags or 'the lane unchanged'}")
     for name, why in left_out.items():
         print(f"{name:28} not tried: {why}")
-    print(f"{len(boots)} boots, about {EXPECTED_S * len(boots) // 60} minutes where idle")
+    print(f"{len(boots)} boots, about {EXPECTED_S * len(boots) // 60} minutes on an idle machine")
     return 0
 
 
@@ -144,6 +144,6 @@ def _say(line: str) -> None:
 
 
 def _progress(line: str) -> None:
-    """Print a line of a boot's progress where a person watches; it comes several times a second."""
+    """Print a line of a boot's progress on a terminal, several times a second."""
     if sys.stderr.isatty():
         print(f"\r{line[:SHOWN]:{SHOWN}}", end="", file=sys.stderr, flush=True)

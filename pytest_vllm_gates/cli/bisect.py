@@ -1,4 +1,4 @@
-"""`vllm-gates bisect`: finds the change between a good lane and a bad one that is the cause."""
+"""`vllm-gates bisect`: finds the guilty change between a good lane and a bad one."""
 
 from __future__ import annotations
 
@@ -35,51 +35,56 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.lanes.describe import BundleDescription
     from pytest_vllm_gates.nightly.types import CommitRow
 
-SUMMARY = """find which change makes a lane bad: the axis, the release along it, the flag. Each step
-boots a bundle between the two lanes and runs a gate on it, or sends an incident again"""
+SUMMARY = """find the change that makes a lane bad: the axis, the release along it, the flag. Each
+step boots a bundle between the two lanes and runs a gate on it, or sends an incident again"""
 NOISY_GATES = ("throughput", "load", "long_context")
 NOISE = 0.1
-"""How often one answer of such a gate is taken to be wrong where nothing else is given."""
+"""The default rate of wrong answers of such a gate."""
 NOT_FOUND, NOT_CERTAIN = 1, 3
 FOLDER = Path(".vllm-gates") / "bisect"
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("bisect", help=SUMMARY, description=SUMMARY)
     parser.add_argument("--good", required=True, metavar="LANE", help="the lane that works")
-    parser.add_argument("--bad", required=True, metavar="LANE", help="the lane that does not")
+    parser.add_argument("--bad", required=True, metavar="LANE", help="the lane that fails")
     parser.add_argument(
-        "--repro", type=Path, metavar="INCIDENT", help="a bundle is bad if this is reproduced on it"
+        "--repro",
+        type=Path,
+        metavar="INCIDENT",
+        help="a bundle is bad if it reproduces this incident",
     )
     parser.add_argument(
         "-m", dest="gates", action="append", default=[], metavar="GATE",
-        help="a bundle is bad if this gate fails on it (again for another)",
+        help="a bundle is bad if this gate fails on it (may be repeated)",
     )  # fmt: skip
-    parser.add_argument("-k", dest="test", metavar="EXPRESSION", help="these tests of it alone")
+    parser.add_argument(
+        "-k", dest="test", metavar="EXPRESSION", help="only these tests of the gate"
+    )
     parser.add_argument("--model", metavar="NAME", help="a family, a folder or a Hub id")
     parser.add_argument(
         "--noise", type=float, metavar="RATE",
-        help="how often one answer is wrong, from 0 (answers repeat) to 0.4; default: "
-        f"{NOISE} for {', '.join(NOISY_GATES)}, 0 for all else",
+        help="the rate of wrong answers, from 0 (answers repeat) to 0.4; default: "
+        f"{NOISE} for {', '.join(NOISY_GATES)}, 0 for all others",
     )  # fmt: skip
     parser.add_argument(
         "--doubt", type=float, default=0.01, metavar="P",
-        help="how likely a wrong result may be where answers are noisy (default: %(default)s)",
+        help="the allowed chance of a wrong result with noisy answers (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--nightly", action="store_true",
-        help="along vLLM, search the commits between the two lanes that have a wheel, not releases",
+        help="search vLLM's commits with a wheel between the two lanes instead of releases",
     )  # fmt: skip
     nightly_hosts.declare(parser, commits=True)
-    parser.add_argument("--dry-run", action="store_true", help="print the plan; boot nothing")
-    parser.add_argument("--fresh", action="store_true", help="forget the trials made before")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan without booting")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier trials")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search; 0 where the culprit is certain or within the odds, 3 where it is not, 1 without."""
+    """Search; 0 for a culprit that is certain or within the odds, 3 for others, 1 without."""
     project = projects.current()
     _check(options)
     noise = _noise(options)
@@ -101,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     if options.fresh:
         kept.trials.clear()
     elif kept.trials:
-        print(f"{len(kept.trials)} trials are known from before: {kept.file}", file=out)
+        print(f"{len(kept.trials)} trials are known from an earlier search: {kept.file}", file=out)
     shown = _Shown(out)
     progress = Progress(_write, terminal=sys.stderr.isatty())
     bisection = Bisection(
@@ -131,7 +136,7 @@ def _reported(
     trials: Sequence[Trial],
     pinned: Path | None,
 ) -> Path | None:
-    """Add the result to the bad lane's report; return its page, None where that left no report."""
+    """Add the result to the bad lane's report; return its page, or None without a report."""
     folder = bisection.bad_report
     if folder is None:
         return None
@@ -140,7 +145,7 @@ def _reported(
     try:
         return publish.add_bisection(folder, section)
     except UserError as error:
-        print(f"the report of the bad lane is as it was: {error}", file=sys.stderr)
+        print(f"the report of the bad lane was not changed: {error}", file=sys.stderr)
         return None
 
 
@@ -165,7 +170,7 @@ class _Shown:
 def _check(options: argparse.Namespace) -> None:
     if (options.repro is None) == (not options.gates):
         raise UserError(
-            "what is a bundle to be judged by? give either --repro or -m\n"
+            "a bundle needs one test: give either --repro or -m\n"
             "try: vllm-gates bisect --good A --bad B --model NAME -m tools"
         )
     if options.gates and not options.model:
@@ -173,9 +178,9 @@ def _check(options: argparse.Namespace) -> None:
     if options.repro is not None:
         options.repro = options.repro.absolute()
         if not options.repro.exists():
-            raise UserError(f"{options.repro}: there is no such incident")
+            raise UserError(f"{options.repro}: incident not found")
     if not options.nightly and (options.wheels or options.variant or options.commits):
-        raise UserError("--wheels, --variant and --commits are for --nightly: add it")
+        raise UserError("--wheels, --variant and --commits need --nightly: add it")
     for name, value, most in (("noise", options.noise, 0.4), ("doubt", options.doubt, 0.5)):
         if value is not None and not 0 <= value <= most:
             raise UserError(f"--{name} {value}: expected a number from 0 to {most}")
@@ -188,7 +193,7 @@ def _noise(options: argparse.Namespace) -> float:
 
 
 def _pair(options: argparse.Namespace, project: Path) -> LanePair:
-    """Return the two lanes with what they differ in; makes the lock of one that has none yet."""
+    """Return the two lanes with their differences; makes a missing lock."""
     machine, cache = machine_inspect.inspect(), files.default_cache()
     sides = []
     for name in (options.good, options.bad):
@@ -244,7 +249,7 @@ def _question(options: argparse.Namespace, question: BisectQuestion) -> dict[str
 
 
 def _key(options: argparse.Namespace, question: BisectQuestion, pair: LanePair) -> str:
-    """Return the name of a bisection's folder: another lane or another question is another one."""
+    """Return the name of a bisection's folder, which depends on lanes and question."""
     digests = [_lock_digest(pair.good), _lock_digest(pair.bad), *question.arguments()]
     if options.nightly:
         digests += ["--nightly", options.variant or ""]

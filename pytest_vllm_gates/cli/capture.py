@@ -57,27 +57,29 @@ FOLDER = "incidents"
 
 
 def declare_incident_options(parser: argparse.ArgumentParser) -> None:
-    """Give a command the arguments that every incident has."""
-    parser.add_argument("--model", metavar="FAMILY", help="the family; found by the name if it can")
+    """Add the arguments that every incident has."""
+    parser.add_argument(
+        "--model", metavar="FAMILY", help="the family; default: found from the model's name"
+    )
     parser.add_argument(
         "--expect", action="append", default=[], metavar="WORDS",
-        help=f"what is expected of every answer (again for another): "
+        help=f"an expectation of every answer (may be repeated): "
         f"{'; '.join(expectation.FORMS)}. Default: {'; '.join(expectation.DEFAULT)}",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path(FOLDER), metavar="DIR", help=FOLDER)
     parser.add_argument(
         "--redact-prompts", choices=MODES, default=KEEP,
-        help="what becomes of prompts and answers; only what is kept can be sent again",
+        help="how to treat prompts and answers; only kept ones can be sent again",
     )  # fmt: skip
 
 
 def declare_file_options(parser: argparse.ArgumentParser) -> None:
-    """Give a command the arguments that choose what is read of a file."""
+    """Add the arguments that choose the requests of a file."""
     parser.add_argument(
-        "--kind", choices=tuple(sources.KINDS), help="what FILE is; found out if it can be"
+        "--kind", choices=tuple(sources.KINDS), help="the format of FILE; default: detected"
     )
     parser.add_argument(
-        "--number", type=int, metavar="N", help="the N-th request of FILE alone; default: all"
+        "--number", type=int, metavar="N", help="only the N-th request of FILE; default: all"
     )
 
 
@@ -86,7 +88,7 @@ class WrittenIncident(NamedTuple):
 
     path: Path
     wrong: list[str]
-    """What is not as expected."""
+    """The expectations that are not met."""
     notes: list[str]
 
 
@@ -129,7 +131,7 @@ def write(
         says=findings[0].says if findings else f"expected: {'; '.join(expectations)}",
         findings=findings,
         seeds=seeds(named_sends),
-        # It is typed beside the folder, wherever that was moved to.
+        # It is typed next to the folder, wherever that was moved.
         command="pytest --repro {name}"
         + (f" --base-url {shlex.quote(lane.base_url)}" if lane.base_url else ""),
         **more,
@@ -152,9 +154,9 @@ def write(
 
 
 def family_of(name: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
-    """Return the family the requests are for, and the model they name.
+    """Return the family of the requests, and the model that they name.
 
-    Raises `UserError` where the name says nothing.
+    Raises `UserError` for a name that does not identify a family.
     """
     project = projects.current()
     model_names = [
@@ -169,7 +171,7 @@ def family_of(name: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
 
 
 def _default(sends: Sequence[Sent]) -> tuple[str, ...]:
-    """Return what is expected where nothing was said."""
+    """Return the default expectations."""
     chats = all(send.path.partition("?")[0] in (CHAT, COMPLETIONS) for send in sends)
     return expectation.DEFAULT if chats else expectation.WITHOUT_A_CHAT
 
@@ -193,8 +195,8 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "send one request as it is to a server that runs, and write an incident"
+    """Add the command's arguments."""
+    summary = "send one request unchanged to a running server, and write an incident"
     parser = commands.add_parser("capture", help=summary, description=summary)
     parser.add_argument("--base-url", required=True, metavar="URL", help="http://host:8000/v1")
     parser.add_argument(
@@ -203,9 +205,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "- for the standard input",
     )  # fmt: skip
     declare_file_options(parser)
-    parser.add_argument(
-        "--path", help="where a body goes; by default what the body asks for: /v1/…"
-    )
+    parser.add_argument("--path", help="the path for the body; default: from the body, /v1/…")
     parser.add_argument(
         "--api-key-env", default=KEY_VARIABLE, metavar="NAME", help=f"default: {KEY_VARIABLE}"
     )
@@ -215,7 +215,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the incident; 1 where the answer is not as expected."""
+    """Write the incident; 1 if the answer is not as expected."""
     imported = sources.of_anything(options.request, options.kind, options.number, options.path)
     options.expect = options.expect or list(imported.expectations)
     options.model = options.model or imported.family
@@ -257,14 +257,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _notes(name: str, imported: sources.Imported) -> list[str]:
-    """Return what was done with a file's text; an answer in it gave way to the new one."""
+    """Return notes on a file's import; the new answer replaces an answer in the file."""
     notes = [note for note in imported.notes if not note.startswith(pasted.TAKEN)]
     if any(sent.status is not None for sent in imported.sends):
-        notes.append(f"the answer in {name} is not kept: the incident has the one that came now")
+        notes.append(f"the answer in {name} is not kept: the incident has the new answer")
     return notes
 
 
 def _url(url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise UserError(f"--base-url {url!r} is no URL; for example http://127.0.0.1:8000/v1")
+        raise UserError(f"--base-url: expected a URL like http://127.0.0.1:8000/v1, got {url!r}")
     return url.rstrip("/")

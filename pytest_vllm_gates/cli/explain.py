@@ -19,38 +19,39 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.server.failure import Explanation
 
-DESCRIPTION = """what failed, why, and what to do next, from logs of any origin: a file (plain,
-gzip, bzip2, xz, UTF-16), a folder of them, or - for what is piped in (docker logs, kubectl logs,
-journalctl). Each container of a log with several is explained by itself. Exits with 0 where the
-failure has a name or the log says nothing wrong; with 1 where something failed that no signature
-knows, and where the log is empty or ends while the server loads; with 2 where it is no log."""
+DESCRIPTION = """Print what failed, why, and the next step, from logs of any origin: a file (plain,
+gzip, bzip2, xz, UTF-16), a folder of them, or - for the standard input (docker logs, kubectl logs,
+journalctl). In a log of several containers, each container is explained separately. Exits with 0 if
+the failure has a name or the log shows no failure; with 1 for a failure without a signature, and
+for a log that is empty or ends while the server loads; with 2 for a file that is not a log."""
 MOST_FILES = 500
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser(
-        "explain", help="what a server's log says went wrong", description=DESCRIPTION
+        "explain", help="find the cause of a failure in a server's log", description=DESCRIPTION
     )
     parser.add_argument("log", metavar="LOG", help="a file, a folder, or - for the standard input")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument(
-        "--exit-status", type=int, metavar="N", help="what the server ended with, -9 or 137"
+        "--exit-status", type=int, metavar="N", help="the server's exit status, such as -9 or 137"
     )
     parser.add_argument(
-        "--here", action="store_true", help="it ran on this machine, whose facts are to be heard"
+        "--here", action="store_true", help="the server ran on this machine: use its facts"
     )
-    parser.add_argument("--lane", help="it ran on this machine, from this lane")
+    parser.add_argument("--lane", help="the server ran on this machine, from this lane")
     parser.add_argument(
         "--context", action="append", default=[], metavar="LANE|FILE",
-        help="where it ran: a lane, an inventory (`vllm-gates inventory --json`) of its machine,"
-        " the model's config.json, or the config of `vllm serve --config`; again for another",
+        help="facts about the server: a lane, an inventory (`vllm-gates inventory --json`) of its"
+        " machine, the model's config.json, or the config of `vllm serve --config` (may be"
+        " repeated)",
     )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the log says; the exit status is the description's."""
+    """Print the explanation of the log; the exit status is as described."""
     project = projects.current()
     path = Path(options.log)
     classes = signature.load_all(project)
@@ -81,17 +82,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _files(path: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files that are to be explained, with their names inside a folder."""
+    """Yield the files to explain, with their names inside a folder."""
     if not path.is_dir():
         yield "", path
         return
     files = sorted(file for file in path.rglob("*") if file.is_file())
     files = [file for file in files if not file.name.startswith(".")]
     if not files:
-        raise UserError(f"{path}: no file is in this folder, and so no log")
+        raise UserError(f"{path}: this folder has no file, so no log")
     if len(files) > MOST_FILES:
         raise UserError(
-            f"{path}: {len(files)} files are more than the {MOST_FILES} that are explained at "
+            f"{path}: has {len(files)} files, and at most {MOST_FILES} are explained at "
             "once: name a folder inside it"
         )
     for file in files:
@@ -108,7 +109,7 @@ def _document(explained: dict[str, Explanation], refused: dict[str, str]) -> dic
 
 
 def _lines(explained: dict[str, Explanation], refused: dict[str, str]) -> list[str]:
-    """Return what is said of each part: failures first, what says nothing last."""
+    """Return the lines of each part: failures first, parts without a result last."""
     if explained.keys() == {""} and not refused:
         return explained[""].lines()
     lines: list[str] = []

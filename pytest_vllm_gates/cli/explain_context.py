@@ -1,4 +1,4 @@
-"""What `vllm-gates explain --context` takes: a lane, an inventory, a model's or server's config."""
+"""Reads `vllm-gates explain --context`: a lane, an inventory, a model's or server's config."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ MOST_BYTES = 2**22
 MODELS_OWN = frozenset({"model_type", "architectures"})
 """Keys of a model's config.json."""
 FOREIGN = frozenset({"apiVersion", "services", "jobs", "spec"})
-"""Keys of manifests of Kubernetes, Docker Compose and CI, whose flags lie deeper."""
+"""Keys of manifests of Kubernetes, Docker Compose and CI, whose flags are nested deeper."""
 BUNDLE = TypeAdapter(Bundle)
 
 
 def situation_of(
     contexts: Iterable[str], lane: str | None, *, here: bool, project: Path
 ) -> Situation | None:
-    """Return what is known of where a log comes from; None where nothing is.
+    """Return the known facts about a log's origin, or None.
 
     Raises `UserError` for a context that is none of the three.
     """
@@ -91,7 +91,7 @@ def _of_inventory(known: Situation, context: str, document: Mapping[str, Any]) -
             told = {name: bundle[name] for name in names if bundle.get(name)}
             known = replace(known, bundle=BUNDLE.validate_python(told))
     except ValueError as error:
-        raise MalformedError(Path(context), f"is no inventory: {error}") from error
+        raise MalformedError(Path(context), f"is not an inventory: {error}") from error
     return replace(
         known, machine=machine, environment={**known.environment, **dict(machine.environment)}
     )
@@ -99,12 +99,12 @@ def _of_inventory(known: Situation, context: str, document: Mapping[str, Any]) -
 
 def _flags(context: str, document: Mapping[str, Any]) -> Mapping[str, Any]:
     if not document:
-        raise MalformedError(Path(context), "holds no flags: `name: value` lines are expected")
+        raise MalformedError(Path(context), "contains no flags: expected `name: value` lines")
     if unknown := sorted(FOREIGN & document.keys()):
         raise MalformedError(
             Path(context),
-            f"is no config of `vllm serve --config`: {unknown[0]!r} is no flag of it\n"
-            "give the flags alone, as `max-model-len: 8192`",
+            f"is not a config of `vllm serve --config`: {unknown[0]!r} is not a flag of it\n"
+            "write only the flags, such as `max-model-len: 8192`",
         )
     return {str(name).replace("-", "_"): value for name, value in document.items()}
 

@@ -16,10 +16,10 @@ RUNS = 20
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "the verdicts of this project's runs, and how its figures went"
+    """Add the command's arguments."""
+    summary = "print the verdicts of this project's runs, and the trends of its figures"
     parser = commands.add_parser("history", help=summary, description=summary)
-    parser.add_argument("--model", metavar="NAME", help="of this family alone")
+    parser.add_argument("--model", metavar="NAME", help="only runs of this family")
     parser.add_argument(
         "--limit", type=_count, default=RUNS, metavar="N", help=f"the last N runs (default {RUNS})"
     )
@@ -47,5 +47,5 @@ def run(options: argparse.Namespace) -> int:
 def _count(value: str) -> int:
     number = int(value)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{value} is no number of runs")
+        raise argparse.ArgumentTypeError(f"expected a number of runs, got {value}")
     return number

@@ -1,4 +1,4 @@
-"""`vllm-gates incident from FILE`: makes an incident of requests from a log or a command."""
+"""`vllm-gates incident from FILE`: makes an incident from requests of a log or a command."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "make an incident of a request that was seen elsewhere"
+    """Add the command's arguments."""
+    summary = "make an incident from a request that was seen elsewhere"
     parser = commands.add_parser("incident", help=summary, description=summary)
     parser.add_argument("what", choices=("from",))
-    parser.add_argument("file", metavar="FILE", help="or - for the standard input")
+    parser.add_argument("file", metavar="FILE", help="the file, or - for the standard input")
     capture.declare_file_options(parser)
     capture.declare_incident_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the incident; print where answers are not as expected, without failing."""
+    """Write the incident; print unmet expectations, without failing."""
     imported = sources.of_text(options.file, options.kind, options.number)
     options.slug = imported.kind
     lane = ServedLane(
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"{written.path}\nsend it: pytest --repro {path}")
     if all(sent.status is None and not sent.error for sent in imported.sends):
         print(
-            "no answer is known, so a replay can only say whether the expectations hold\n"
-            f"to keep one: vllm-gates capture --base-url URL --request {path}"
+            "it has no recorded answer, so a replay can only check the expectations\n"
+            f"to record one: vllm-gates capture --base-url URL --request {path}"
         )
     return 0

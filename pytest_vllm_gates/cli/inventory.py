@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "what this machine is: GPUs, driver, memory, limits"
+    """Add the command's arguments."""
+    summary = "print facts of this machine: GPUs, driver, memory, limits"
     parser = commands.add_parser("inventory", help=summary, description=summary)
-    parser.add_argument("--lane", help="and what this lane's environment brings")
-    parser.add_argument("--json", action="store_true", help="as JSON, for `preflight --node`")
+    parser.add_argument("--lane", help="add facts of this lane's environment")
+    parser.add_argument("--json", action="store_true", help="print JSON, for `preflight --node`")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the inventory; there is nothing that could fail."""
+    """Print the inventory; this cannot fail."""
     machine = machine_inspect.inspect()
     bundle = None
     if options.lane:

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.lane import Lane
 
-LIST = "every lane there is: its form, whether it is made, what it brings"
-DIFF = "what changed between two lanes, axis by axis; nothing is booted"
-MAKE = "make a lane's environment, and print where its Python is"
-COMMAND = "print the commands that serve a model as the gates do from a lane, for a shell"
-FREEZE = """record an environment that serves as a lane of this project: lanes/NAME.toml, a lock of
+LIST = "list every lane: its form, whether its environment is made, its versions"
+DIFF = "print the differences between two lanes, axis by axis, without booting"
+MAKE = "make a lane's environment, and print the path of its Python"
+COMMAND = "print the shell commands that serve a model from a lane as the gates do"
+FREEZE = """record a serving environment as a lane of this project: lanes/NAME.toml, a lock of
 every package with checksums, and an inventory; all of them or none"""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its sub-commands and their arguments."""
+    """Add the sub-commands and their arguments."""
     summary = "list, compare, make, serve and freeze lanes"
     actions = commands.add_parser("lane", help=summary, description=summary).add_subparsers(
         required=True, metavar="WHAT"
@@ -52,8 +52,8 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     diff_parser.add_argument("theirs", metavar="B")
     diff_parser.add_argument(
         "--model", action="append", default=[], metavar="NAME",
-        help="compare flags, templates, tokenizers and checkpoints of this family, folder or Hub "
-        "id, too (again for another)",
+        help="also compare flags, templates, tokenizers and checkpoints of this family, folder or "
+        "Hub id (may be repeated)",
     )  # fmt: skip
     diff_parser.set_defaults(run=run_diff)
     make_parser = actions.add_parser("make", help=MAKE, description=MAKE)
@@ -63,7 +63,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     command_parser.add_argument("name", metavar="NAME")
     command_parser.add_argument(
         "--model", action="append", required=True, metavar="NAME",
-        help="a family, folder or Hub id (again for another)",
+        help="a family, folder or Hub id (may be repeated)",
     )  # fmt: skip
     command_parser.add_argument(
         "--port", type=int, default=lane_commands.PORT, help="default: %(default)s"
@@ -71,24 +71,26 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     command_parser.set_defaults(run=run_command)
     lane_new.declare(actions)
     freeze_parser = actions.add_parser("freeze", help=FREEZE, description=FREEZE)
-    freeze_parser.add_argument("name", metavar="NAME", help="of the lane to write")
+    freeze_parser.add_argument("name", metavar="NAME", help="the name of the lane to write")
     freeze_parser.add_argument(
         "--from", dest="source", metavar="LANE",
-        help="flags, variables, overlay and checkpoint as this lane has them, and its interpreter "
-        "where --python names none (default: the lane NAME, where there is one)",
+        help="copy flags, variables, overlay and checkpoint from this lane, and its interpreter "
+        "without --python (default: the lane NAME, if it exists)",
     )  # fmt: skip
     freeze_parser.add_argument(
         "--python", metavar="PATH", help="the interpreter whose packages to record"
     )
     freeze_parser.add_argument(
         "--env", action="append", default=[], metavar="VAR",
-        help="a variable as it is set here, or VAR=VALUE, for the lane to set (again for more)",
+        help="a variable for the lane: VAR with its present value, or VAR=VALUE (may be repeated)",
     )  # fmt: skip
     freeze_parser.add_argument(
-        "--keep-python", action="store_true", help="the lane names the interpreter, without a lock"
+        "--keep-python",
+        action="store_true",
+        help="let the lane name the interpreter, without a lock",
     )
     freeze_parser.add_argument(
-        "--force", action="store_true", help="write over the lane of that name"
+        "--force", action="store_true", help="overwrite the lane of that name"
     )
     freeze_parser.set_defaults(run=run_freeze)
     for parser in (list_parser, diff_parser, make_parser, freeze_parser):
@@ -96,7 +98,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Print every lane; one whose file is faulty is told with what is wrong."""
+    """Print every lane; for a faulty file, print its fault."""
     project = projects.current()
     default = named.default(machine_inspect.inspect())
     rows = [_row(name, project, default) for name in lanes.files(project)]
@@ -127,7 +129,7 @@ def _row(name: str, project: Path, default: str) -> report.LaneRow:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Print what differs; 1 where a frozen lane is no longer what was frozen."""
+    """Print the differences; 1 if a frozen lane differs from what was frozen."""
     project, machine = projects.current(), machine_inspect.inspect()
     sides, problems = [], []
     for name in (options.ours, options.theirs):
@@ -156,7 +158,7 @@ def run_diff(options: argparse.Namespace) -> int:
 
 
 def run_make(options: argparse.Namespace) -> int:
-    """Make a lane's environment, and print its interpreter alone, for a shell to use."""
+    """Make a lane's environment, and print only its interpreter, for use in a shell."""
     lane = lanes.load(options.name, projects.current())
     made = environment.prepare(lane, cache=files.default_cache(), progress=_progress())
     problem = _tampered(lane, made)
@@ -166,7 +168,9 @@ def run_make(options: argparse.Namespace) -> int:
         )
         print(json.dumps({**report.lane_document(row), "made_now": made.made}, indent=2))
     elif made.python is None:
-        print(f"lane {lane.name}: nothing to make, it runs elsewhere", file=sys.stderr)
+        print(
+            f"lane {lane.name}: no environment to make, its server runs elsewhere", file=sys.stderr
+        )
     else:
         print(made.python)
     if problem:
@@ -175,7 +179,7 @@ def run_make(options: argparse.Namespace) -> int:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Print the commands; the key of the server is the caller's, in `VLLM_API_KEY`."""
+    """Print the commands; the caller sets the server's key in `VLLM_API_KEY`."""
     project = projects.current()
     lane = lanes.load(options.name, project)
     subjects = [named.served(model, None, lane, project)[:2] for model in options.model]
@@ -185,7 +189,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def run_freeze(options: argparse.Namespace) -> int:
-    """Write an environment down as a lane; say what it holds and what it cannot."""
+    """Record an environment as a lane; print what it contains and what it cannot contain."""
     project = projects.current()
     known = lanes.files(project)
     file = freeze.target(options.name, project, known, force=options.force)
@@ -232,7 +236,7 @@ def _summary(frozen_lane: freeze.FrozenLane, project: Path) -> dict[str, Any]:
 
 
 def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> environment.Environment:
-    """Return the environment to freeze: the interpreter that is named, else the lane's own."""
+    """Return the environment to freeze: the named interpreter, else the lane's."""
     cache = files.default_cache()
     if options.python:
         python = str(Path(options.python).expanduser().absolute())
@@ -242,9 +246,9 @@ def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> envi
         return environment.prepare(named_lane, cache=cache, progress=lambda _: None)
     if lane is None:
         raise UserError(
-            f"which environment is lane {file.stem!r} to be?\n"
+            f"lane {file.stem!r} needs an environment to record\n"
             f"name its interpreter: vllm-gates lane freeze {file.stem} --python PATH\n"
-            f"or the lane it is: vllm-gates lane freeze {file.stem} --from LANE"
+            f"or an existing lane: vllm-gates lane freeze {file.stem} --from LANE"
         )
     lane_environment = environment.at_hand(lane, cache=cache)
     if lane_environment.python is None:
@@ -258,7 +262,7 @@ def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> envi
 
 
 def _tampered(lane: Lane, lane_environment: environment.Environment) -> str:
-    """Return what is wrong with the environment of a frozen lane; nothing where nothing is."""
+    """Return the fault of a frozen lane's environment, or ''."""
     changed = freeze.tampered(lane, lane_environment.folders)
     if not changed:
         return ""
@@ -267,9 +271,9 @@ def _tampered(lane: Lane, lane_environment: environment.Environment) -> str:
         if lane.form == "lock"
         else None
     )
-    fix = f"; have it made again: rm -r {folder}" if folder else ""
+    fix = f"; remove it, and it is made again: rm -r {folder}" if folder else ""
     listed = ", ".join(changed)
-    return f"lane {lane.name}: other builds are installed than were frozen: {listed}{fix}"
+    return f"lane {lane.name}: installed builds differ from the frozen ones: {listed}{fix}"
 
 
 def _progress() -> Progress:

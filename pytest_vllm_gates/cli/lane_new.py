@@ -36,35 +36,35 @@ MODEL = "qwen3.5"
 
 
 def declare(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = actions.add_parser("new", help=NEW, description=NEW)
-    parser.add_argument("name", metavar="NAME", help="of the lane to write")
+    parser.add_argument("name", metavar="NAME", help="the name of the lane to write")
     parser.add_argument("--vllm", required=True, metavar="VERSION", help="a release, as 0.29.0")
     parser.add_argument(
         "--commit", metavar="HASH",
-        help="the wheel of this commit of vLLM in the place of the release's, for CUDA; start and "
-        "flags are the release's",
+        help="use the wheel of this commit of vLLM instead of the release's, for CUDA; start "
+        "command and flags are the release's",
     )  # fmt: skip
     nightly_hosts.declare(parser, commits=False)
     parser.add_argument(
-        "--device", choices=sorted(releases.table().devices), help="default: what this machine has"
+        "--device", choices=sorted(releases.table().devices), help="default: this machine's device"
     )
     parser.add_argument(
         "--with", dest="besides", action="append", default=[], metavar="REQUIREMENT",
-        help="a package at a version of your own, as 'transformers==5.16.1' (again for another)",
+        help="pin a package, such as 'transformers==5.16.1' (may be repeated)",
     )  # fmt: skip
     parser.add_argument(
         "--model", default=MODEL, metavar="NAME",
         help="a family, folder or Hub id to check the lane with (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--dry-run", action="store_true", help="resolve and check; write nothing")
-    parser.add_argument("--force", action="store_true", help="write over the lane of that name")
+    parser.add_argument("--dry-run", action="store_true", help="resolve and check without writing")
+    parser.add_argument("--force", action="store_true", help="overwrite the lane of that name")
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Resolve, check and write the lane; 1 where preflight fails, and then nothing is written."""
+    """Resolve, check and write the lane; 1, without writing, if preflight fails."""
     project = projects.current()
     command = f"vllm-gates lane new {options.name} --vllm {options.vllm}"
     file = freeze.target(
@@ -92,19 +92,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _wheel(options: argparse.Namespace, device: str) -> NightlyWheel | None:
-    """Return the wheel of the commit that was typed; None where none was."""
+    """Return the wheel of the typed commit, or None."""
     if options.commit is None:
         return None
     if releases.table().devices[device].package != wheels.PACKAGE:
         raise UserError(
-            f"--commit is for CUDA, whose wheels vLLM publishes by commit, not for {device}\n"
+            f"--commit is for CUDA, because vLLM publishes only its wheels by commit, not for "
+            f"{device}\n"
             f"try: vllm-gates lane new {options.name} --vllm {options.vllm} --device cuda "
             f"--commit {options.commit}"
         )
     if not SHA.fullmatch(options.commit):
         raise UserError(
             f"--commit {options.commit!r}: expected all 40 digits of a commit's hash\n"
-            "see them: git log -1 --format=%H COMMIT"
+            "print them: git log -1 --format=%H COMMIT"
         )
     hosts = nightly_hosts.of(options)
     with fetch.client() as client:
@@ -112,7 +113,7 @@ def _wheel(options: argparse.Namespace, device: str) -> NightlyWheel | None:
     if wheel is None:
         raise UserError(
             f"commit {options.commit} has no wheel for this machine\n"
-            f"see its list: curl -fL {wheels.list_address(options.commit, hosts)}"
+            f"list its wheels: curl -fL {wheels.list_address(options.commit, hosts)}"
         )
     return wheel
 
@@ -126,18 +127,18 @@ def _print(
     for name in names:
         print(f"  written: {name}")
     if failed:
-        print(f"preflight with {options.model} fails, nothing is written:")
+        print(f"preflight with {options.model} fails, so nothing was written:")
         print(preflight_checks.explain(failed))
         return
-    print(f"preflight with {options.model}: nothing fails")
+    print(f"preflight with {options.model}: no check fails")
     if names:
         print(f"try it: pytest --model {options.model} --lane {options.name} -m boot")
     else:
-        print("nothing is written: --dry-run")
+        print("--dry-run: nothing was written")
 
 
 def _checked(lane: new.NewLane, file: Path, model: str, project: Path) -> tuple[Check, ...]:
-    """Return what preflight says of a lane that is not written yet."""
+    """Return the preflight checks of a lane that is not written yet."""
     with tempfile.TemporaryDirectory(prefix="vllm-gates-") as folder:
         aside = Path(folder)
         write_together({aside / "lanes" / path.name: text for path, text in lane.files.items()})

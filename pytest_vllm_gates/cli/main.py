@@ -1,9 +1,9 @@
-"""`vllm-gates`: what the gates know before anything boots, as commands of their own.
+"""`vllm-gates`: the commands besides pytest, most of which do not boot a server.
 
-One module a command. Each has `declare`, which gives it its arguments, and `run`, which is called
-with them and returns the exit status: 0 where all is well, 1 where something cannot work, 2 where
-what was given makes no sense. Where nobody reads on (`| head`), it is that of any command: 141.
-Where the output cannot be written, as on a full disk, it is 1, with the reason on stderr.
+Each command is a module. Its `declare` adds its arguments; its `run` gets them and returns the exit
+status: 0 for success, 1 if something cannot work, 2 for invalid input. If the reader of the output
+ends (`| head`), it is 141 as for any command. If the output cannot be written (on a full disk, for
+example), it is 1, with the reason on stderr.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ COMMANDS: tuple[str, ...] = (
 
 
 class OutputError(Exception):
-    """What a command prints cannot be written."""
+    """A command's output cannot be written."""
 
 
 class Output:
-    """A text file whose errors are told from those of the command; without a file, nowhere.
+    """A text file whose errors differ from the command's; without a file, text is dropped.
 
-    `needed` is false for messages: a command whose messages cannot be written goes on.
+    `needed` is false for messages: a command continues if its messages cannot be written.
     """
 
     def __init__(self, file: TextIO | None, *, needed: bool) -> None:
@@ -50,12 +50,12 @@ class Output:
         self._needed = needed
 
     def write(self, text: str) -> int:
-        """Write a text. Raises `OutputError`, `BrokenPipeError` for a pipe that nobody reads."""
+        """Write a text. Raises `OutputError`, `BrokenPipeError` for a pipe without a reader."""
         self._try(lambda file: file.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Write what is in the buffer; raises as `write` does."""
+        """Write the buffer; raises as `write` does."""
         self._try(lambda file: file.flush())
 
     def isatty(self) -> bool:
@@ -69,7 +69,7 @@ class Output:
             action(self._file)
         except BrokenPipeError:
             raise
-        except (OSError, ValueError) as error:  # ValueError: it was closed
+        except (OSError, ValueError) as error:  # ValueError: the file was closed
             file, self._file = self._file, None
             _discard(file)
             if self._needed:
@@ -77,7 +77,7 @@ class Output:
 
 
 def _discard(file: TextIO) -> None:
-    """Have what is left in a file's buffer go nowhere: Python writes it when it ends."""
+    """Drop the rest of a file's buffer, which Python would write when it ends."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, file.fileno())
@@ -86,10 +86,10 @@ def _discard(file: TextIO) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status. What it prints has no secrets in it."""
+    """Run one command; return the exit status. Its output contains no secrets."""
     words = sys.argv[1:] if arguments is None else arguments
     redactor = redaction_redactor.of_process(os.environ, words)
-    # Python has None for one that was closed before it began.
+    # Python has None for a stream that was closed before its start.
     out_file: TextIO | None = sys.stdout
     output, messages = Output(out_file, needed=True), Output(sys.stderr, needed=False)
     try:

@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser, *, commits: bool) -> None:
-    """Give a command its options for wheels, and for commits where it lists them."""
+    """Add the options for wheels, and for commits if the command lists them."""
     parser.add_argument(
         "--wheels", metavar="URL", help="the host of wheels by commit (default: vLLM's own)"
     )
     parser.add_argument(
         "--variant", metavar="NAME",
-        help="the build of the wheels, as cu129 (default: the one that each commit has)",
+        help="the build of the wheels, such as cu129 (default: each commit's own)",
     )  # fmt: skip
     if commits:
         parser.add_argument(
             "--commits", metavar="FOLDER",
-            help="a clone of vLLM that lists the commits, or the address of GitHub's API of the "
-            "repository (default: vLLM's own)",
+            help="a clone of vLLM that lists the commits, or the repository's address in GitHub's "
+            "API (default: vLLM's own)",
         )  # fmt: skip
 
 
 def of(options: argparse.Namespace) -> NightlyHosts:
-    """Return the hosts with those that were typed; raises `UserError`."""
+    """Return the hosts, with the typed ones; raises `UserError`."""
     given = {name: getattr(options, name, None) for name in ("wheels", "variant", "commits")}
     return nightly_hosts.named(given)

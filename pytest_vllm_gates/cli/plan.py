@@ -32,13 +32,13 @@ EVERY = "all"
 COUNTS = (1, 2, 4, 8)
 USABLE_PERCENT = 99
 QUANTISATION_BESIDE = "hf_quant_config.json"
-"""Where ModelOpt up to 0.29 keeps its table; vLLM reads it where config.json has none."""
+"""The file of ModelOpt's table up to 0.29; vLLM reads it if config.json has no table."""
 LEAST_BYTES = 2**20
-"""A number without a unit is in bytes from here on, and in GiB below."""
+"""Numbers without a unit are bytes from here on, and GiB below."""
 
 
 def declare(commands: _SubParsersAction[Any]) -> None:
-    """Give the command its arguments, under vLLM's own names where vLLM has them."""
+    """Add the command's arguments, under vLLM's names if vLLM has them."""
     parser = commands.add_parser("plan", help=(__doc__ or "").partition(": ")[2].strip())
     parser.set_defaults(run=run, a100=False)
     parser.add_argument(
@@ -52,7 +52,7 @@ def declare(commands: _SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--max-model-len", type=tokens, metavar="TOKENS", action="append",
-        help="give it again for another context: then a table is printed",
+        help="the context; repeat it to print a table of several",
     )  # fmt: skip
     parser.add_argument("--max-num-batched-tokens", type=tokens, metavar="TOKENS")
     parser.add_argument("--max-num-seqs", type=int)
@@ -62,7 +62,9 @@ def declare(commands: _SubParsersAction[Any]) -> None:
     parser.add_argument("--mamba-cache-dtype", default="auto")
     parser.add_argument("--mamba-ssm-cache-dtype", default="auto")
     parser.add_argument("--num-speculative-tokens", type=int, default=0)
-    parser.add_argument("--drafter-layers", type=int, help="layers the drafter adds to the cache")
+    parser.add_argument(
+        "--drafter-layers", type=int, help="layers that the drafter adds to the cache"
+    )
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction)
     parser.add_argument("--async-scheduling", action=argparse.BooleanOptionalAction)
     parser.add_argument("--disable-hybrid-kv-cache-manager", action="store_true")
@@ -71,30 +73,32 @@ def declare(commands: _SubParsersAction[Any]) -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument(
         "--avx512-bf16", action=argparse.BooleanOptionalAction, default=True,
-        help="whether the processor of --device cpu has it: a recurrent state is float32 then",
+        help="whether the processor of --device cpu has it; then a recurrent state is float32",
     )  # fmt: skip
-    parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
+    parser.add_argument("--enforce-eager", action="store_true", help="without CUDA graphs")
     parser.add_argument("--blackwell", action="store_true", help="a device of the 10x generation")
     parser.add_argument(
         "--gpu", metavar="NAME",
-        help=f"a GPU by name ({', '.join(known_gpus.table())}), or `all` for a table of what fits",
+        help=f"a GPU by name ({', '.join(known_gpus.table())}), or `all` for a table of all GPUs",
     )  # fmt: skip
     parser.add_argument(
         "--gpu-memory", type=gpu_size, metavar="SIZE",
-        help="of one device: 80GiB, or 80GB as its vendor says",
+        help="memory of one device: 80GiB, or the vendor's size, 80GB",
     )  # fmt: skip
     parser.add_argument("--gpu-memory-utilization", type=float)
-    parser.add_argument("--overhead", type=size, metavar="SIZE", help="what the runtime takes")
+    parser.add_argument("--overhead", type=size, metavar="SIZE", help="memory of the runtime")
     parser.add_argument(
         "--kv-memory", type=size, metavar="SIZE",
-        help="what vLLM prints as available KV cache memory: 14.39GiB",
+        help="the available KV cache memory that vLLM prints: 14.39GiB",
     )  # fmt: skip
-    parser.add_argument("--headroom", type=float, default=HEADROOM, help="share to keep free: 0.1")
+    parser.add_argument(
+        "--headroom", type=float, default=HEADROOM, help="the share to keep free: 0.1"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: Namespace) -> int:
-    """Print the plan; 1 where the model does not fit, or where nobody can say so."""
+    """Print the plan; 1 if the model does not fit, or if that is not known."""
     notes: list[str] = []
     name, shape, in_files = _model(options, notes)
     check_version(options.vllm_version)
@@ -119,7 +123,7 @@ def run(options: Namespace) -> int:
 
 
 def _model(options: Namespace, notes: list[str]) -> tuple[str, ModelShape, int | None]:
-    """Return the model's name, its shape and its weights' bytes where its files say them."""
+    """Return the model's name, its shape and its weights' bytes if its files have them."""
     if (options.model is None) == (options.config is None):
         raise UserError("give one model: a folder, a config.json or a Hub id such as org/name")
     given = options.model or options.config
@@ -136,9 +140,9 @@ def _model(options: Namespace, notes: list[str]) -> tuple[str, ModelShape, int |
 
 
 def _device(options: Namespace, notes: list[str]) -> None:
-    """Put the memory of the named GPU into the options, and what it was read as into the notes."""
+    """Set the options to the named GPU's memory, and add a note on how it was read."""
     if options.gpu and options.gpu_memory is not None:
-        raise UserError("--gpu and --gpu-memory: give one")
+        raise UserError("--gpu and --gpu-memory: give only one of them")
     if options.gpu:
         gpu = known_gpus.named(options.gpu)
         options.gpu_memory, options.blackwell = gpu.usable_bytes, gpu.blackwell
@@ -150,15 +154,15 @@ def _device(options: Namespace, notes: list[str]) -> None:
         )
     elif isinstance(options.gpu_memory, VendorSize):
         notes.append(
-            f"{options.gpu_memory.sold_as} is read as a GPU's vendor means it: "
-            f"{gibibytes(options.gpu_memory)} usable; give GiB for an exact size"
+            f"{options.gpu_memory.sold_as} is read as a GPU vendor's size: "
+            f"{gibibytes(options.gpu_memory)} usable; use GiB for an exact size"
         )
 
 
 def _every_gpu(
     options: Namespace, name: str, shape: ModelShape, in_files: int | None, context: int | None
 ) -> int:
-    """Print for each known GPU with how many of them the model fits; 1 where it fits nowhere."""
+    """Print how many of each known GPU the model needs; 1 if it fits on none."""
     rows: list[tuple[known_gpus.KnownGpu, int, MemoryPlan | None]] = []
     for gpu in known_gpus.table().values():
         for count in COUNTS:
@@ -169,7 +173,7 @@ def _every_gpu(
                     shape, serving(options, context), room(options, in_files), options.headroom
                 )
             except UserError:
-                continue  # the model cannot be split over so many
+                continue  # the model cannot be split over this many
             if made.refused:
                 raise UserError(f"{name}: refused: {made.refused[0]}")
             if made.fits:
@@ -182,12 +186,12 @@ def _every_gpu(
 
 
 def check_version(text: str) -> None:
-    """Raise `UserError` for a version of vLLM that is newer than those the plan was read from."""
+    """Raise `UserError` for a version of vLLM that is newer than the plan supports."""
     if versions.parsed(text)[:2] > versions.NEWEST:
         newest = ".".join(map(str, versions.NEWEST))
         raise UserError(
             f"--vllm-version {text} is newer than {newest}, the newest version that the plan "
-            f"knows\nplan with --vllm-version {newest}.0, or update vllm-gates"
+            f"supports\nplan with --vllm-version {newest}.0, or update vllm-gates"
         )
 
 
@@ -222,7 +226,7 @@ def serving(options: Namespace, context: int | None) -> Serving:
 
 
 def room(options: Namespace, in_files: int | None) -> Room:
-    """Return where the cache's memory comes from."""
+    """Return the source of the cache's memory."""
     return Room(
         kv_memory=options.kv_memory,
         device_memory=options.gpu_memory if options.kv_memory is None else None,
@@ -233,7 +237,7 @@ def room(options: Namespace, in_files: int | None) -> Room:
 
 
 def read_config(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Return a checkpoint's config.json; raises `UserError` when there is none."""
+    """Return a checkpoint's config.json; raises `UserError` without one."""
     file = path / "config.json" if path.is_dir() else path
     config = bounded_read.json(file, whole=True)
     if not isinstance(config, dict):
@@ -256,7 +260,7 @@ def size(text: str) -> int:
         amount = None
     if not match or amount is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no size; such as 80GiB, 14.39 or 85899345920"
+            f"expected a size like 80GiB, 14.39 or 85899345920, got {text!r}"
         )
     if not match[2]:
         return int(amount * GIB) if abs(amount) < LEAST_BYTES else int(amount)
@@ -264,15 +268,15 @@ def size(text: str) -> int:
 
 
 class VendorSize(int):
-    """A GPU's usable memory by the size that its vendor gives."""
+    """A GPU's usable memory by its vendor's size."""
 
     sold_as = ""
 
 
 def gpu_size(text: str) -> int:
-    """Return a GPU's memory: "80GB" is what is sold as such, anything else an exact size.
+    """Return a GPU's memory: "80GB" is a vendor's size, anything else an exact size.
 
-    A GPU sold with 80 GB has 80 GiB of memory, of which about 1 % is the driver's.
+    A GPU sold with 80 GB has 80 GiB of memory; the driver uses about 1 % of it.
     """
     match = re.fullmatch(r"\s*(\d+)\s*GB\s*", text, re.IGNORECASE)
     if not match:
@@ -286,6 +290,6 @@ def tokens(text: str) -> int:
     """Return a number of tokens as vLLM reads it: "131072", "128k" (1000s), "128K" (1024s)."""
     match = re.fullmatch(r"\s*([\d,_]+(?:\.\d+)?)([kKmM]?)\s*", text)
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens; such as 131072 or 128k")
+        raise argparse.ArgumentTypeError(f"expected tokens like 131072 or 128k, got {text!r}")
     factor = {"": 1, "k": 1000, "K": 2**10, "m": 1000**2, "M": 2**20}[match[2]]
     return int(float(match[1].replace(",", "").replace("_", "")) * factor)

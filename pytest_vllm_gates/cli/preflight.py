@@ -27,39 +27,38 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Check, Node
 
 OF_ONE_MODEL = ("checkpoint", "lane", "node", "machine", "json")
-"""Options that mean nothing beside files."""
+"""Options that do not apply to files."""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "whether a model can boot on a lane, without booting it"
+    """Add the command's arguments."""
+    summary = "check whether a model can boot on a lane, without booting it"
     parser = commands.add_parser("preflight", help=summary, description=summary)
     parser.add_argument(
         "files", nargs="*", type=Path, metavar="FILE",
-        help="files of lanes and families: check what each of them concerns, whatever machine this "
-        "is; what pre-commit hands over",
+        help="files of lanes and families to check, for any machine; for use in a pre-commit hook",
     )  # fmt: skip
     parser.add_argument("--model", help="a family, a folder or a Hub id")
-    parser.add_argument("--checkpoint", help="which of the family's, a folder, or a Hub id")
-    parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
+    parser.add_argument("--checkpoint", help="one of the family's, a folder, or a Hub id")
+    parser.add_argument("--lane", help="default: cuda if an NVIDIA GPU answers, else cpu")
     parser.add_argument(
-        "--check", action="append", metavar="NAME", help="this check alone (again for another)"
+        "--check", action="append", metavar="NAME", help="only this check (may be repeated)"
     )
     parser.add_argument(
         "--node", action="append", default=[], type=Path, metavar="FILE",
-        help="another node of the lane: what `vllm-gates inventory --lane … --json` wrote there",
+        help="another node of the lane: its output of `vllm-gates inventory --lane NAME --json`",
     )  # fmt: skip
     parser.add_argument(
         "--machine", action="append", default=[], type=Path, metavar="FILE",
-        help="judge for another machine: its `vllm-gates inventory --json`, or its "
-        "`nvidia-smi -q -x`; again for each node",
+        help="check for another machine: its `vllm-gates inventory --json`, or its "
+        "`nvidia-smi -q -x` (repeat it for each node)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the checks and print them; 1 where one fails."""
+    """Run the checks and print them; 1 if one fails."""
     project = projects.current()
     if bool(options.files) == bool(options.model):
         raise UserError(
@@ -96,10 +95,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_files(options: argparse.Namespace, names: Sequence[str]) -> int:
-    """Print what fails on the lanes and of the families that these files make; 1 where any does."""
+    """Print the failed checks of the lanes and families in these files; 1 if there are any."""
     for name in OF_ONE_MODEL:
         if getattr(options, name):
-            raise UserError(f"--{name} is for --model, and files were named: leave one of them out")
+            raise UserError(f"--{name} needs --model, and files were named: leave one of them out")
     pairs = changed_files.concerned(options.files)
     failed = 0
     for pair in pairs:
@@ -120,7 +119,7 @@ def _run_files(options: argparse.Namespace, names: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What the checks say of one machine."""
+    """The checks' results for one machine."""
 
     headline: str
     checks: tuple[Check, ...]

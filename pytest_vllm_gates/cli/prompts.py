@@ -1,4 +1,4 @@
-"""`vllm-gates prompts`: what a checkpoint's template does, and what another revision changes."""
+"""`vllm-gates prompts`: shows a checkpoint's prompts, and the changes of another revision."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ if TYPE_CHECKING:
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "what a checkpoint's template does, and what another revision changes"
+    """Add the command's arguments."""
+    summary = "print what a checkpoint's template writes, and how another revision differs"
     parser = commands.add_parser("prompts", help=summary, description=summary)
     parser.add_argument("checkpoint", help="a folder with the tokenizer's files, or a Hub id")
-    parser.add_argument("--against", metavar="OLDER", help="the folder, or the id, of another")
+    parser.add_argument(
+        "--against", metavar="OLDER", help="the folder or the id of another revision"
+    )
     parser.add_argument("--model", help="the family; default: found from the checkpoint")
-    parser.add_argument("--lane", help="whose [serve] counts; default: as pytest's")
+    parser.add_argument("--lane", help="the lane whose [serve] applies; default: as for pytest")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the template does, or what changed; 1 where something did."""
+    """Print what the template writes, or the changes; 1 if there are changes."""
     project = projects.current()
     lane, _ = named.lane(options.lane, project, machine_inspect.inspect())
     family, new = _found(options.model, options.checkpoint, lane, project)
     if family.prompt.encoder:
         raise UserError(
-            f"{family.name} has no template: {family.prompt.encoder} of vLLM writes its prompts; "
+            f"{family.name} has no template: vLLM's {family.prompt.encoder} writes its prompts; "
             f"judge it with: pytest --model {family.name} -m chat_template"
         )
     read = _read(family, new, lane, project)

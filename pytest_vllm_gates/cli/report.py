@@ -1,4 +1,4 @@
-"""`vllm-gates report`: writes the report of a run again, from its verdict.json."""
+"""`vllm-gates report`: writes a run's report again from its verdict.json."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 def declare(commands: _SubParsersAction[Any]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("report", help=(__doc__ or "").partition(": ")[2].strip())
     parser.set_defaults(run=run)
-    parser.add_argument("path", metavar="PATH", help="a verdict.json, or the folder that holds it")
+    parser.add_argument("path", metavar="PATH", help="a verdict.json, or its folder")
     parser.add_argument(
         "--markdown", action="store_true", help="print the summary as Markdown instead"
     )
     parser.add_argument(
         "--annotations", action="store_true",
-        help="print what fails or holds as annotations of GitHub Actions instead",
+        help="print checks that fail or cause HOLD as annotations of GitHub Actions instead",
     )  # fmt: skip
 
 
 def run(options: Namespace) -> int:
-    """Write report.html beside the document, or print the summary."""
+    """Write report.html next to the document, or print the summary."""
     path = Path(options.path)
     document = publish.read(path)
     if options.markdown:

@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "the servers that runs with --keep-server left up"
+    """Add the command's arguments."""
+    summary = "list the servers that runs with --keep-server left running"
     parser = commands.add_parser("servers", help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=show)
-    summary = "end kept servers"
+    summary = "stop kept servers"
     stop = parser.add_subparsers(metavar="stop").add_parser(
         "stop", help=summary, description=summary
     )
     selection = stop.add_mutually_exclusive_group()
     selection.add_argument(
-        "which", nargs="?", metavar="NAME|PID", help="the one of this name, or with this process"
+        "which", nargs="?", metavar="NAME|PID", help="the server of this name, or with this process"
     )
-    selection.add_argument("--all", action="store_true", help="every one of this user's")
-    stop.add_argument("--force", action="store_true", help="also one that a run is using")
+    selection.add_argument("--all", action="store_true", help="every server of this user")
+    stop.add_argument("--force", action="store_true", help="also stop a server that a run is using")
     stop.set_defaults(run=end)
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print what is kept; raises `UserError` where others can write there."""
+    """Print the kept servers; raises `UserError` if others can write to their folder."""
     entries = [*kept_registry.entries(kept_registry.existing_root())]
     if options.json:
         print(json.dumps([_document(entry) for entry in entries], indent=2))
@@ -51,9 +51,9 @@ def show(options: argparse.Namespace) -> int:
 
 
 def end(options: argparse.Namespace) -> int:
-    """End the chosen servers; 1 where one is in use.
+    """Stop the chosen servers; 1 if one is in use.
 
-    Raises `UserError` where none or several could be meant.
+    Raises `UserError` if none or several match.
     """
     entries = [*kept_registry.entries(kept_registry.existing_root())]
     chosen = entries if options.all else [_chosen(entries, options.which)]
@@ -62,10 +62,10 @@ def end(options: argparse.Namespace) -> int:
         if entry.state is KeptState.UNSAFE:
             left_running += 1
             problem = kept_registry.open_to_others(entry.folder)
-            print(f"{entry.name} is left alone: {entry.folder} {problem}")
+            print(f"{entry.name} was not stopped: {entry.folder} {problem}")
         elif entry.state is KeptState.ELSEWHERE and entry.record:
             print(
-                f"{entry.name} is left alone: it is on {shown(entry.record.host.name)}; stop it "
+                f"{entry.name} was not stopped: it is on {shown(entry.record.host.name)}; stop it "
                 f"there, or "
                 f"forget it: rm -r {entry.folder}"
             )
@@ -73,7 +73,7 @@ def end(options: argparse.Namespace) -> int:
             print(f"{entry.name} ended" if entry.record else f"{entry.name} cleared away")
         else:
             left_running += 1
-            print(f"{entry.name} is in use by a run: end that first, or add --force")
+            print(f"{entry.name} is in use by a run: end the run first, or add --force")
     return 1 if left_running else 0
 
 
@@ -84,9 +84,9 @@ def _chosen(entries: list[KeptEntry], which: str | None) -> KeptEntry:
     matches = [entry for entry in entries if which in {entry.name, *map(str, _pids(entry))}]
     if not matches:
         raise UserError(
-            f"no kept server is called {which!r}\nkept: {names}"
+            f"no kept server has the name {which!r}\nkept: {names}"
             if which
-            else f"which one? kept: {names}\nvllm-gates servers stop NAME, or --all"
+            else f"several servers are kept: {names}\nvllm-gates servers stop NAME, or --all"
         )
     return matches[0]
 
@@ -97,7 +97,7 @@ def _pids(entry: KeptEntry) -> list[int]:
 
 
 def _document(entry: KeptEntry) -> dict[str, Any]:
-    """Return what is known of an entry as JSON: seconds, and no key."""
+    """Return the facts of an entry as JSON: times in seconds, without the key."""
     record, ending = entry.record, read_ending(entry.folder)
     up = entry.state in (KeptState.IDLE, KeptState.IN_USE)
     idle_s = entry.hold.idle_s() if entry.state is KeptState.IDLE else None
@@ -121,7 +121,7 @@ def _document(entry: KeptEntry) -> dict[str, Any]:
 
 
 def _lines(entry: KeptEntry) -> list[str]:
-    """Return an entry as a person reads it."""
+    """Return the printed lines of an entry."""
     document = _document(entry)
     if entry.record is None:
         return [f"{entry.name}  {document['state']}"]

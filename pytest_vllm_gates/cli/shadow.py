@@ -1,4 +1,4 @@
-"""`vllm-gates shadow`: real traffic copied to a canary, and judged pair by pair."""
+"""`vllm-gates shadow`: copies real traffic to a canary, and judges it pair by pair."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.exchange import Sent
 
-SUMMARY = """pass every request on to a stable server, send a copy to a canary whose answers nobody
-gets, judge both, and answer PROMOTE, REJECT or HOLD at any moment"""
+SUMMARY = """forward every request to a stable server, send a copy to a canary whose answers clients
+never get, judge both, and report PROMOTE, REJECT or HOLD at any moment"""
 FOLDER = "incidents"
 LIBRARY = "aiohttp"
 MIB = 2**20
@@ -34,49 +34,53 @@ MOST_PORT = 2**16 - 1
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("shadow", help=SUMMARY, description=SUMMARY)
     parser.add_argument(
         "--stable", metavar="URL",
-        help="the server that clients get their answers from; with --from, the recorded answers "
-        "are compared where this is not given",
+        help="the server that answers the clients; with --from, recorded answers are compared "
+        "instead if it is not given",
     )  # fmt: skip
-    parser.add_argument("--canary", required=True, metavar="URL", help="the server to be judged")
+    parser.add_argument("--canary", required=True, metavar="URL", help="the server to judge")
     parser.add_argument(
         "--listen", type=_address, default=(LOOPBACK, 8080), metavar="[HOST:]PORT",
-        help=f"where clients ask (default: {LOOPBACK}:8080)",
+        help=f"the address for clients (default: {LOOPBACK}:8080)",
     )  # fmt: skip
     parser.add_argument(
         "--control", type=_address, default=(LOOPBACK, 8081), metavar="[HOST:]PORT",
-        help=f"where controllers ask: /-/gates/verdict and /-/gates/metrics (default: "
+        help=f"the address for controllers: /-/gates/verdict and /-/gates/metrics (default: "
         f"{LOOPBACK}:8081)",
     )  # fmt: skip
     parser.add_argument(
         "--from", dest="trace", metavar="FILE",
-        help="send the requests of a file, and listen to no clients: a HAR file, a batch file of "
-        "OpenAI's, a log of OpenAI's client or of vLLM, an incident, a curl command or one body",
+        help="send the requests of a file instead of listening for clients: a HAR file, an OpenAI "
+        "batch file, a log of OpenAI's client or of vLLM, an incident, a curl command or one body",
     )  # fmt: skip
-    parser.add_argument("--model", metavar="FAMILY", help="the family; found by the model's name")
+    parser.add_argument(
+        "--model", metavar="FAMILY", help="the family; default: found from the model's name"
+    )
     _declare_mirror(parser)
     _declare_question(parser)
     parser.add_argument(
         "--page", action="store_true",
-        help="show both sides live in a browser, at /-/gates/page of --control",
+        help="serve a live page of both sides at /-/gates/page of --control",
     )  # fmt: skip
-    parser.add_argument("--webhook", metavar="URL", help="is sent each change of the answer")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the last document there")
+    parser.add_argument("--webhook", metavar="URL", help="gets each change of the verdict")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write the last document to this file"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path(FOLDER), metavar="DIR",
-        help=f"incidents of pairs that the canary alone fails (default: {FOLDER})",
+        help=f"the folder for incidents of pairs that only the canary fails (default: {FOLDER})",
     )  # fmt: skip
     parser.add_argument(
         "--incidents", type=numbers.whole, default=20, metavar="N",
-        help="keep so many of them at most (default: %(default)s)",
+        help="keep at most N incidents (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--redact-prompts", choices=MODES, default=DROP,
-        help="what becomes of prompts and answers in incidents; only what is kept can be sent "
-        "again (default: %(default)s)",
+        help="how to treat prompts and answers in incidents; only kept ones can be sent again "
+        "(default: %(default)s)",
     )  # fmt: skip
     parser.set_defaults(run=run)
 
@@ -84,65 +88,63 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _declare_mirror(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--share", type=numbers.share, default=1.0, metavar="RATE",
-        help="the share of requests that is copied (default: all)",
+        help="the share of requests to copy (default: all)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, metavar="N", help="of the choice of that share")
+    parser.add_argument("--seed", type=int, metavar="N", help="the seed for choosing that share")
     parser.add_argument(
         "--canary-key-env", metavar="NAME",
-        help="the variable with the canary's own key; clients' keys never reach it",
+        help="the variable with the canary's key; clients' keys are never sent to the canary",
     )  # fmt: skip
     parser.add_argument(
-        "--stable-key-env", metavar="NAME", help="with --from: the variable with the stable's key"
+        "--stable-key-env",
+        metavar="NAME",
+        help="with --from: the variable with the stable server's key",
     )
     parser.add_argument(
         "--in-flight", type=numbers.positive, default=64, metavar="N",
-        help="copies that the canary answers at once (default: %(default)s)",
+        help="concurrent requests to the canary (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--waiting", type=numbers.whole, default=256, metavar="N",
-        help="copies that wait for their turn; more are dropped, and counted (default: "
+        help="most copies that wait in the queue; more are dropped, and counted (default: "
         "%(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--pair-mib", type=numbers.positive, default=4, metavar="N",
-        help="kept of one answer; a larger one of the canary counts as a failure "
+        help="most bytes kept of one answer; a larger answer of the canary counts as a failure "
         "(default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--memory-mib", type=numbers.positive, default=256, metavar="N",
-        help="kept of all requests and answers at once (default: %(default)s)",
+        help="most bytes kept of all requests and answers at once (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--canary-timeout", type=numbers.seconds, default=120.0, metavar="SECONDS",
-        help="how long the canary may take for an answer (default: %(default)g)",
+        help="seconds that the canary may take for an answer (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
         "--drain", type=numbers.seconds, default=30.0, metavar="SECONDS",
-        help="after SIGTERM: how long requests on their way have (default: %(default)g)",
+        help="seconds after SIGTERM for open requests to end (default: %(default)g)",
     )  # fmt: skip
 
 
 def _declare_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--alpha", type=numbers.share, default=1e-3, metavar="P",
-        help="the chance of a false REJECT, however often one looks (default: %(default)g)",
+        help="the chance of a false REJECT, however often it is read (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
         "--margin", type=numbers.share, default=0.01, metavar="RATE",
-        help="PROMOTE: how much more often the canary may fail (default: %(default)g)",
+        help="for PROMOTE: how much more often the canary may fail (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
         "--least-pairs", type=numbers.positive, default=500, metavar="N",
-        help="no PROMOTE before so many pairs (default: %(default)s)",
+        help="least pairs for PROMOTE (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument("--pairs", type=numbers.positive, metavar="N", help="end after N pairs")
+    parser.add_argument("--minutes", type=numbers.seconds, metavar="M", help="end after M minutes")
     parser.add_argument(
-        "--pairs", type=numbers.positive, metavar="N", help="end after so many pairs"
-    )
-    parser.add_argument(
-        "--minutes", type=numbers.seconds, metavar="M", help="end after so many minutes"
-    )
-    parser.add_argument(
-        "--until-verdict", action="store_true", help="end as soon as it is PROMOTE or REJECT"
+        "--until-verdict", action="store_true", help="end at the first PROMOTE or REJECT"
     )
 
 
@@ -159,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
     from pytest_vllm_gates.shadow.document import summary  # noqa: PLC0415
 
     if not options.stable and not options.trace:
-        raise UserError("--stable URL is missing; without it, --from FILE has to have answers")
+        raise UserError("--stable URL is missing; without it, --from FILE must have answers")
     ready = functools.partial(_ready, with_page=options.page)
     with asyncio.Runner(loop_factory=serve.fast_loop()) as runner:
         document = runner.run(serve.run(_shadow(options), ready))
@@ -241,14 +243,14 @@ def _ready(proxy_url: str, control_url: str, *, with_page: bool) -> None:
 
 
 def _root(option: str, url: str) -> str:
-    """Return a server's URL without `/v1`: requests bring their own path."""
+    """Return a server's URL without `/v1`: requests have their own path."""
     if not url.startswith(("http://", "https://")):
-        raise UserError(f"{option} {url!r} is not a URL; for example http://127.0.0.1:8000")
+        raise UserError(f"{option}: expected a URL like http://127.0.0.1:8000, got {url!r}")
     return url.rstrip("/").removesuffix("/v1")
 
 
 def _refuse_a_circle(options: argparse.Namespace) -> None:
-    """Refuse servers that are the shadow itself: it would ask itself without end."""
+    """Refuse servers that are the shadow itself, which would send requests to itself."""
     if options.trace:
         return
     for option, url in (("--stable", options.stable), ("--canary", options.canary)):
@@ -259,7 +261,7 @@ def _refuse_a_circle(options: argparse.Namespace) -> None:
             raise UserError(f"{option} {url!r} is not a URL: {error}") from error
         if parts.hostname in LOOPBACKS and port == options.listen[1] != 0:
             raise UserError(
-                f"{option} {url} is where the shadow itself listens\n"
+                f"{option} {url} is the address of the shadow itself\n"
                 "choose another port for clients: --listen PORT"
             )
 

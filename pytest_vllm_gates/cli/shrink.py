@@ -1,4 +1,4 @@
-"""`vllm-gates shrink`: shrinks an incident to the least that still reproduces."""
+"""`vllm-gates shrink`: reduces an incident to the smallest that still happens."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ if TYPE_CHECKING:
 TRIES = 200
 KEEP_SERVER = "15m"
 SHOWN_HERE = (ReplayOutcome.REPRODUCED, ReplayOutcome.NOT_MET)
-"""What a replay comes to where the incident happens here."""
-DESCRIPTION = """leave out of an incident the requests, turns, tools and options without
-which it still happens. Each try is a replay (pytest --repro): name a server that runs, or pass
---keep-server, or every try boots one. What is left becomes an incident beside the old one, which
-stays as it is."""
+"""The outcomes of a replay if the incident happens here."""
+DESCRIPTION = """Remove the requests, turns, tools and options from an incident that it does not
+need to happen. Each try is a replay (pytest --repro): name a running server, or pass --keep-server;
+otherwise every try boots one. The rest is written as a new incident next to the old one, which is
+not changed."""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser(
-        "shrink", help="the least of an incident that still happens", description=DESCRIPTION
+        "shrink",
+        help="reduce an incident to the smallest that still happens",
+        description=DESCRIPTION,
     )
     parser.add_argument("incident_folder", type=Path, metavar="INCIDENT")
-    parser.add_argument("--base-url", metavar="URL", help="as pytest takes it")
-    parser.add_argument("--lane", help="as pytest takes it")
-    parser.add_argument("--checkpoint", help="as pytest takes it")
-    parser.add_argument("--api-key-env", metavar="NAME", help="as pytest takes it")
+    parser.add_argument("--base-url", metavar="URL", help="as for pytest")
+    parser.add_argument("--lane", help="as for pytest")
+    parser.add_argument("--checkpoint", help="as for pytest")
+    parser.add_argument("--api-key-env", metavar="NAME", help="as for pytest")
+    parser.add_argument("--times", type=int, default=1, metavar="N", help="replays of each try")
     parser.add_argument(
-        "--times", type=int, default=1, metavar="N", help="how often each try may happen or not"
-    )
-    parser.add_argument(
-        "--tries", type=int, default=TRIES, metavar="N", help=f"at most so many; default: {TRIES}"
+        "--tries", type=int, default=TRIES, metavar="N", help=f"most tries; default: {TRIES}"
     )
     parser.add_argument(
         "--keep-server", nargs="?", const=KEEP_SERVER, metavar="IDLE",
-        help="leave the server of the first try up for the others, until it is idle for so long; "
-        f"default: {KEEP_SERVER}",
+        help="reuse the first try's server for the others; it stops after this time without "
+        f"requests; default: {KEEP_SERVER}",
     )  # fmt: skip
-    parser.add_argument("paths", nargs="*", help="gates of your own, as pytest takes them")
+    parser.add_argument("paths", nargs="*", help="your own gates, as for pytest")
     parser.set_defaults(run=run)
     _take_paths_behind_options(parser)
 
 
 def _take_paths_behind_options(parser: argparse.ArgumentParser) -> None:
-    """Have paths stand anywhere, as pytest has them; argparse takes them before options alone."""
+    """Accept paths anywhere, as pytest does; argparse accepts them only before options."""
     parse = parser.parse_known_args
 
     def parse_known_args(*arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
@@ -72,10 +72,10 @@ def _take_paths_behind_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the smaller incident; 1 where there is none, for it does not happen here at all."""
+    """Write the smaller incident; 1 if there is none because it does not happen here."""
     incident_folder = read(options.incident_folder)
     trial = _Trials(options)
-    whittler = Shrinker(incident_folder)  # before anything boots: it raises where it cannot work
+    whittler = Shrinker(incident_folder)  # before anything boots: it raises if it cannot work
     first = trial.first(incident_folder.folder)
     if first.answer not in SHOWN_HERE:
         print(
@@ -89,10 +89,10 @@ def run(options: argparse.Namespace) -> int:
         remaining_parts = [part for part in parts if kind == "request" or part.of not in gone]
         left_out += _without(whittler, trial, remaining_parts, left_out)
     if not left_out:
-        print(f"nothing can be left out of {incident_folder.folder} ({trial.made} tries)")
+        print(f"nothing can be removed from {incident_folder.folder} ({trial.made} tries)")
         return 0
     path = whittler.write(incident_folder.folder.parent, f"{incident_folder.name}-shrunk", left_out)
-    print(f"{trial.made} tries; left out: {', '.join(map(str, left_out))}")
+    print(f"{trial.made} tries; removed: {', '.join(map(str, left_out))}")
     words = shlex.join(["pytest", "--repro", str(path), *trial.typed])
     print(f"{path}\nsend it again: {words}")
     return 0
@@ -104,7 +104,7 @@ def _without(
     parts: Sequence[RemovablePart],
     left_out: Sequence[RemovablePart],
 ) -> list[RemovablePart]:
-    """Return which of these parts may be left out besides others."""
+    """Return the parts that may be removed in addition to others."""
 
     def shows(needed: Sequence[RemovablePart]) -> bool:
         if trial.made >= trial.most or (parts[0].kind == "request" and not needed):
@@ -121,7 +121,7 @@ def _without(
 
 
 class _Trials:
-    """Replays of incidents, each in a pytest of its own."""
+    """Replays of incidents, each in its own pytest."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.made = 0
@@ -137,8 +137,8 @@ class _Trials:
         ] + options.paths
         if options.keep_server:
             given["keep_server"] = options.keep_server
-        # The long names: another plugin of the project may have taken the short ones. With `=`, as
-        # pytest takes a value that stands by itself for a path of tests.
+        # The long names, because another plugin of the project may own the short ones. With `=`,
+        # because pytest reads a separate value as a path of tests.
         self._options = [
             f"--gates-times={options.times}",
             *(f"--gates-{name.replace('_', '-')}={value}" for name, value in given.items()),
@@ -146,9 +146,9 @@ class _Trials:
         self._paths = options.paths
 
     def first(self, incident_folder: Path) -> _Replay:
-        """Return the replay of the whole, with which those of parts are compared.
+        """Return the replay of the whole, which the parts' replays are compared with.
 
-        Raises `UserError` where there was no replay.
+        Raises `UserError` without a replay.
         """
         self._first = replay = self._replayed(incident_folder)
         print(f"try {self.made}: {replay.answer}", flush=True)
@@ -157,7 +157,7 @@ class _Trials:
         return replay
 
     def shows_the_same(self, incident_folder: Path) -> bool:
-        """Return whether a part shows what the whole shows, and nothing else goes wrong."""
+        """Return whether a part shows the same failure as the whole, and no other."""
         assert self._first  # noqa: S101 - the whole was replayed before any part
         replay = self._replayed(incident_folder)
         difference = replay.difference(self._first)
@@ -182,27 +182,27 @@ class _Trials:
             return _Replay.of(replay)
         return _Replay(
             str(ReplayOutcome.DIFFERENT),
-            failed=f"the replay came to nothing (exit status {done.returncode}):\n"
+            failed=f"the replay has no result (exit status {done.returncode}):\n"
             f"{(done.stderr or done.stdout)[-2000:].strip()}",
         )
 
 
 @dataclass(frozen=True)
 class _Replay:
-    """What one replay came to."""
+    """The result of one replay."""
 
     answer: str
     why: str = ""
     failed: str = ""
-    """What kept pytest from replaying it at all."""
+    """Why pytest could not replay it; empty if it could."""
     statuses: frozenset[tuple[str, int | None]] = frozenset()
-    """Of the answers, by the names of the sends."""
+    """The answers' statuses, by the names of the sends."""
     unmet: frozenset[str] = frozenset()
     """The expectations of captured requests that were not met."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> _Replay:
-        """Read what verdict.json has of it."""
+        """Read a replay's result from its verdict.json."""
         attempts = document["attempts"]
         texts = Counter(
             f"  {': '.join(filter(None, (attempt['why'], attempt['says'])))}"
@@ -220,7 +220,7 @@ class _Replay:
         )
 
     def difference(self, whole: _Replay) -> str:
-        """Return what is otherwise than in the replay of the whole; '' where nothing is."""
+        """Return the difference from the replay of the whole, or ''."""
         for name, status in sorted(self.statuses, key=str):
             others = {other for other_name, other in whole.statuses if other_name == name}
             if others and _class(status) not in map(_class, others):

@@ -15,20 +15,22 @@ if TYPE_CHECKING:
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
-    summary = "the failures that have a name, the project's own among them"
+    """Add the command's arguments."""
+    summary = "list the failures that have a name, including the project's own"
     parser = commands.add_parser("signatures", help=summary, description=summary)
-    parser.add_argument("--class", dest="name", metavar="NAME", help="of this class alone")
+    parser.add_argument("--class", dest="name", metavar="NAME", help="only this class")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON, whole")
     form.add_argument(
-        "--markdown", action="store_true", help="those that ship, as docs/signatures.md has them"
+        "--markdown",
+        action="store_true",
+        help="print the shipped ones in the form of docs/signatures.md",
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the signatures; there is nothing that could fail."""
+    """Print the signatures; this cannot fail."""
     classes = signature.load_all(None if options.markdown else projects.current())
     if options.name:
         name = choose("class of signatures", options.name, [each.name for each in classes])

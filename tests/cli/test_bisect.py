@@ -58,7 +58,7 @@ def test_result_is_a_sentence_below_the_trials(two_lanes: Site, capsys: Captured
     assert "the culprit is flags enforce_eager; both sides were tried three times" in out
     assert "6 trials" in out
     assert main(["bisect", *ASKED]) == 0
-    assert "6 trials are known from before: " in capsys.readouterr().out
+    assert "6 trials are known from an earlier search: " in capsys.readouterr().out
     assert two_lanes.made()
 
 
@@ -94,7 +94,7 @@ def test_report_of_the_bad_lane_gets_a_section(
     assert section["certain"]
     page.with_name("verdict.json").write_text("{}")
     assert main(["bisect", *ASKED]) == 0
-    assert "the report of the bad lane is as it was" in capsys.readouterr().err
+    assert "the report of the bad lane was not changed" in capsys.readouterr().err
 
 
 def test_lanes_that_do_not_differ_end_with_1(two_lanes: Site, capsys: Captured) -> None:
@@ -108,7 +108,7 @@ def test_lanes_that_do_not_differ_end_with_1(two_lanes: Site, capsys: Captured) 
     [(("--model", "m"), "give either --repro or -m"),
      (("-m", "tools"), "-m needs a model"),
      (("--model", "m", "-m", "tools", "--repro", "x"), "give either --repro or -m"),
-     (("--repro", "none"), "there is no such incident"),
+     (("--repro", "none"), "incident not found"),
      (("--model", "m", "-m", "tools", "--noise", "0.7"), "--noise 0.7: expected a number from 0"),
      (("--model", "m", "-m", "tools", "--good", "none"), "unknown lane 'none'")],
 )  # fmt: skip

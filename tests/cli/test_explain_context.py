@@ -146,7 +146,7 @@ def test_an_inventory_brings_the_fixes_of_its_machine(capsys: pytest.CaptureFixt
     assert "  next:  on sm_120 and sm_121 the wheel's CUTLASS FP8 kernels" in text
     Path("node.json").write_text('{"machine": {}}')
     status, text = explained(capsys, "server.log", "--context", "node.json")
-    assert (status, "is no inventory" in text) == (2, True)
+    assert (status, "is not an inventory" in text) == (2, True)
 
 
 def test_what_a_config_sets_is_not_advised(capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,12 +249,12 @@ def test_a_model_that_may_not_be_served_in_half_is_not_advised_to(
     [
         ("a: &x 1\nb: *x\n", "line 2: aliases are not read"),
         ("a: [1, 2\n", "is neither JSON nor YAML: line 2: "),
-        ("- a\n- b\n", "`name: value` lines are expected"),
-        ("just words\n", "`name: value` lines are expected"),
+        ("- a\n- b\n", "expected `name: value` lines"),
+        ("just words\n", "expected `name: value` lines"),
         ("a: " + "[" * 200 + "]" * 200, "nested more than 150 deep"),
         ("a: " + "x" * 300_000, "of YAML is more than 256 KiB"),
-        ("services:\n  vllm:\n    image: vllm\n", "'services' is no flag of it"),
-        ("", "`name: value` lines are expected"),
+        ("services:\n  vllm:\n    image: vllm\n", "'services' is not a flag of it"),
+        ("", "expected `name: value` lines"),
     ],
     ids=["alias", "open", "list", "words", "deep", "large", "compose", "empty"],
 )

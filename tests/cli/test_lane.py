@@ -127,7 +127,7 @@ class TestMake:
     ) -> None:
         lane_project.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
         assert typed(capsys, "make", "url") == (
-            0, "", "lane url: nothing to make, it runs elsewhere\n",
+            0, "", "lane url: no environment to make, its server runs elsewhere\n",
         )  # fmt: skip
 
 
@@ -251,7 +251,7 @@ class TestFreeze:
             (("running",), "there is a lane 'running' already"),
             (("cpu", "--from", "running"), "there is a lane 'cpu' already"),
             (("Running", "--from", "running", "--force"), "there is a lane 'running' already"),
-            (("stable",), "which environment is lane 'stable' to be?"),
+            (("stable",), "lane 'stable' needs an environment to record"),
             (("stable", "--from", "small"), "make it: vllm-gates lane make small"),
             (("stable", "--from", "url"), "lane url has no environment here"),
             (("stable", "--python", "nowhere"), "does not exist or cannot be run"),
@@ -339,10 +339,10 @@ def test_other_build_than_frozen_is_reported(lane_project: Site, capsys: Capture
     )
     status, _, err = typed(capsys, "diff", "stable", "running")
     assert status == 1
-    assert "warning: lane stable: other builds are installed than were frozen: vllm" in err
+    assert "warning: lane stable: installed builds differ from the frozen ones: vllm" in err
     assert typed(capsys, "make", "stable")[0] == 1
     (row,) = (row for row in as_json(capsys, "list") if row["lane"] == "stable")
-    assert row["problem"].endswith("other builds are installed than were frozen: vllm")
+    assert row["problem"].endswith("installed builds differ from the frozen ones: vllm")
 
 
 def test_invalid_inventory_is_refused(lane_project: Site, capsys: Captured) -> None:

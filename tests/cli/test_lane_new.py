@@ -87,7 +87,7 @@ def test_dry_run_and_a_failing_preflight_write_nothing(
 ) -> None:
     monkeypatch.setattr(release_lock, "resolve", resolved)
     assert main([*NEW, "--vllm", "0.29.0", "--dry-run"]) == 0
-    assert "nothing is written: --dry-run" in capsys.readouterr().out
+    assert "--dry-run: nothing was written" in capsys.readouterr().out
     (project / "families").mkdir()
     (project / "families" / "qwen3.5.toml").write_text(
         (lanes.SHIPPED.parent / "families" / "qwen3.5.toml")
@@ -97,7 +97,8 @@ def test_dry_run_and_a_failing_preflight_write_nothing(
     assert main([*NEW, "--vllm", "0.29.0"]) == 1
     out = capsys.readouterr().out
     assert (
-        "preflight with qwen3.5 fails, nothing is written:\nflags: vLLM 0.29.0 has no flag" in out
+        "preflight with qwen3.5 fails, so nothing was written:\nflags: vLLM 0.29.0 has no flag"
+        in out
     )
     assert not (project / "lanes").exists()
 

@@ -119,7 +119,7 @@ def test_dry_run_counts_commits_wheels_and_downloads(
     out = capsys.readouterr().out
     assert "(between: 8 commits, 4 with a wheel for this machine)" in out
     assert "along vllm: 6 versions" in out
-    assert "each bundle at a commit downloads a wheel of 0 MB and makes an environment" in out
+    assert "each bundle at a commit downloads a wheel of 0 MB and makes its own environment" in out
     assert not (project / ".vllm-gates").exists()
 
 
@@ -144,7 +144,7 @@ def test_lane_of_a_commit_is_an_end_like_any_other(
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [((*ASKED, "--wheels", "https://h.example"), "are for --nightly: add it"),
+    [((*ASKED, "--wheels", "https://h.example"), "need --nightly: add it"),
      ((*ASKED, "--nightly", "--wheels", "h.example"), "expected an address"),
      (("lane", "new", "n", "--vllm", "0.32.0", "--device", "cpu", "--commit", "0" * 40),
       "--commit is for CUDA"),

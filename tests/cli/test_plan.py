@@ -159,7 +159,7 @@ def test_invalid_size_is_refused(llama: Path, capsys: Capture, size: str) -> Non
     with pytest.raises(SystemExit) as ended:
         main(["plan", "--config", str(llama), f"--kv-memory={size}"])
     assert ended.value.code == 2
-    assert "is no size; such as 80GiB" in capsys.readouterr().err
+    assert "expected a size like 80GiB" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_vendors_gigabytes_are_read_as_vendors_mean_them(hub: Path, capsys: Capt
     def device_bytes(size: str) -> int:
         main(["plan", str(hub), "--gpu-memory", size, "--json"])
         document = json.loads(capsys.readouterr().out)
-        said = any("80GB is read as a GPU's vendor means it" in each for each in document["notes"])
+        said = any("80GB is read as a GPU vendor's size" in each for each in document["notes"])
         assert said is (size == "80GB")
         return int(document["device_bytes"])
 
@@ -120,7 +120,7 @@ def test_which_gpu_and_how_many_is_a_table(hub: Path, capsys: Capture) -> None:
     ("arguments", "message"),
     [
         (["--gpu", "h10"], "--gpu 'h10' is not in the table; did you mean 'h100'?"),
-        (["--gpu", "h100", "--gpu-memory", "80GB"], "--gpu and --gpu-memory: give one"),
+        (["--gpu", "h100", "--gpu-memory", "80GB"], "--gpu and --gpu-memory: give only one"),
         (["--vllm-version", "0.40.0"], "--vllm-version 0.40.0 is newer than 0.32"),
         (["--config", "config.json"], "give one model"),
     ],

@@ -205,7 +205,7 @@ def test_a_project_below_the_repository_is_found(
     [
         ([], "name either --model, or files"),
         (["lanes/own.toml", "--model", "glm"], "name either --model, or files"),
-        (["lanes/own.toml", "--json"], "--json is for --model, and files were named"),
+        (["lanes/own.toml", "--json"], "--json needs --model, and files were named"),
         (["pytest.ini"], "pytest.ini is neither a lane nor a family"),
     ],
 )

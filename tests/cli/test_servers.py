@@ -134,7 +134,7 @@ def test_server_in_use_is_stopped_only_by_force(keep: Keep, capsys: Printed) -> 
     server = keep()
     (entry,) = entries()
     assert main(["servers", "stop", entry.name]) == 1
-    assert "is in use by a run: end that first, or add --force" in capsys.readouterr().out
+    assert "is in use by a run: end the run first, or add --force" in capsys.readouterr().out
     assert server.alive()
     assert main(["servers", "stop", entry.name, "--force"]) == 0
     assert server.process
@@ -149,9 +149,9 @@ def test_name_is_required_among_several_servers(keep: Keep, capsys: Printed) -> 
         release(keep(lane))
     first, second = (entry.name for entry in entries())
     assert main(["servers", "stop"]) == 2
-    assert f"which one? kept: {first}, {second}" in capsys.readouterr().err
+    assert f"several servers are kept: {first}, {second}" in capsys.readouterr().err
     assert main(["servers", "stop", "nonsense"]) == 2
-    assert "no kept server is called 'nonsense'" in capsys.readouterr().err
+    assert "no kept server has the name 'nonsense'" in capsys.readouterr().err
     assert main(["servers", "stop", second]) == 0
     assert [entry.name for entry in entries()] == [first]
     assert main(["servers", "stop", "--all"]) == 0

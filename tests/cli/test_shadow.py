@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     ("words", "says"),
     [
         (["--canary", "http://a"], "--stable URL is missing"),
-        (["--canary", "a:1", "--stable", "http://a"], "--canary 'a:1' is not a URL"),
-        (["--canary", "http://a", "--stable", "a"], "--stable 'a' is not a URL"),
+        (
+            ["--canary", "a:1", "--stable", "http://a"],
+            "--canary: expected a URL like http://127.0.0.1:8000, got 'a:1'",
+        ),
+        (
+            ["--canary", "http://a", "--stable", "a"],
+            "--stable: expected a URL like http://127.0.0.1:8000, got 'a'",
+        ),
         (["--canary", "http://a:1x", "--stable", "http://a"], "'http://a:1x' is not a URL"),
         (
             ["--canary", "http://a", "--stable", "http://b", "--canary-key-env", "NO_SUCH"],
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
         ),
         (
             ["--canary", "http://a", "--stable", "http://localhost:8080/v1"],
-            "--stable http://localhost:8080/v1 is where the shadow itself listens",
+            "--stable http://localhost:8080/v1 is the address of the shadow itself",
         ),
     ],
 )

@@ -228,7 +228,7 @@ def test_incident_of_a_conversation_is_shrunk_on_the_projects_lane(
         for entry in kept_registry.entries(kept_registry.open_root()):
             kept_registry.stop(entry, force=True)
     output = capsys.readouterr().out
-    assert "left out: turn 1" in output
+    assert "removed: turn 1" in output
     smaller = read(folder.parent / f"{folder.name}-shrunk")
     assert smaller.incident.conversation
     assert [each["content"] for each in smaller.incident.conversation["messages"]] == ["Hm?"]
@@ -304,7 +304,7 @@ def test_part_that_goes_wrong_in_another_way_does_not_count(
     assert main(["shrink", str(original.folder)]) == 0
     output = capsys.readouterr().out
     assert f"try 2: REPRODUCED, but {says}" in output
-    assert "nothing can be left out" in output
+    assert "nothing can be removed" in output
 
 
 def test_request_that_is_refused_without_messages_keeps_one(
@@ -343,7 +343,7 @@ def test_only_the_cause_of_the_fault_remains(
     assert main(["shrink", str(path), "--base-url", url]) == 0
     output = capsys.readouterr().out
     print(output)
-    assert "left out: turn 1, turn 3, turn 4, tool 1, option temperature, option seed" in output
+    assert "removed: turn 1, turn 3, turn 4, tool 1, option temperature, option seed" in output
     smaller = read(path.parent / f"{path.name}-shrunk")
     assert body_of(smaller, "1") == {
         "model": "qwen3.5", "messages": [MESSAGES[1]], "max_tokens": 9,
@@ -360,5 +360,5 @@ def test_failed_replay_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture
     original = incident_folder(tmp_path, [request("1")], gate="captured", test=test)
     assert main(["shrink", str(original.folder), "--lane", "nowhere"]) == 2
     message = capsys.readouterr().err
-    assert "the replay came to nothing (exit status 4)" in message
+    assert "the replay has no result (exit status 4)" in message
     assert "unknown lane 'nowhere'" in message

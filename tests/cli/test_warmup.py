@@ -37,7 +37,7 @@ def test_too_few_boots_are_no_fault() -> None:
     before, now = times(boot(30.0), boot(31.0)), times(boot(40.0), boot(41.0))
     assert [*warmup.faults(now, before)] == []
     (line,) = warmup.compared(now, before)
-    assert line.endswith("more boots would tell (--boots 5)")
+    assert line.endswith("more boots could decide (--boots 5)")
 
 
 def test_another_machine_is_not_compared() -> None:

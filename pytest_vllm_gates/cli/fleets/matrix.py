@@ -1,4 +1,4 @@
-"""`vllm-gates matrix`: cuts families, lanes and features into shards, in an engine's form."""
+"""`vllm-gates matrix`: splits families, lanes and features into shards, in an engine's form."""
 
 from __future__ import annotations
 
@@ -16,67 +16,74 @@ from pytest_vllm_gates.files import write_together
 from pytest_vllm_gates.fleet import durations as fleet_durations, plan as fleet_plan, shards
 from pytest_vllm_gates.fleet.engines.form import Form
 
-SUMMARY = """plan the gates of many families, lanes and features as shards, for machines side by
-side; print them, or write them in the form of a CI system or a cluster"""
+SUMMARY = """plan the gates of many families, lanes and features as shards for several machines;
+print them, or write them in the form of a CI system or a cluster"""
 ENGINES = ("github", "gitlab", "buildkite", "k8s", "slurm", "argo", "ray", "xdist", "loop")
 MINUTE_S = 60
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     form = Form(shards.FILE)
     parser = commands.add_parser("matrix", help=SUMMARY, description=SUMMARY)
     parser.add_argument(
-        "--families", default=served.EVERY, metavar="NAMES", help="default: all that a lane serves"
+        "--families",
+        default=served.EVERY,
+        metavar="NAMES",
+        help="default: all families that a lane serves",
     )
     parser.add_argument("--lanes", default="cpu", metavar="NAMES", help="default: cpu")
     parser.add_argument(
         "--features", default="", metavar="SETS",
-        help="a shard for each: names of features.toml, NAME+NAME together",
+        help="make a shard for each: names from features.toml, NAME+NAME for several at once",
     )  # fmt: skip
     parser.add_argument("--gates", default="", metavar="NAMES", help="default: every gate")
     parser.add_argument(
         "--shard-minutes", type=_minutes, metavar="N",
-        help="how long a shard should take; default: a family on a lane is one shard",
+        help="the intended duration of a shard; default: a family on a lane is one shard",
     )  # fmt: skip
     parser.add_argument(
         "--recorded", type=Path, action="append", default=[], metavar="DIR",
-        help="take the times from the reports in this folder; may be repeated",
+        help="read durations from the reports in this folder (may be repeated)",
     )  # fmt: skip
     parser.add_argument(
         "--plan", type=Path, default=Path(shards.FILE), metavar="FILE",
-        help=f"where the plan is written, beside the project (default {shards.FILE})",
+        help=f"the plan's file to write, in the project (default {shards.FILE})",
     )  # fmt: skip
-    parser.add_argument("--as", dest="engine", choices=ENGINES, help="also write it for an engine")
+    parser.add_argument(
+        "--as", dest="engine", choices=ENGINES, help="also write it in the form of this engine"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path(), metavar="DIR", help="the folder of the engine's files"
     )
     parser.add_argument("--image", default=form.image, help=f"of a container ({form.image})")
     parser.add_argument(
         "--queue", default=form.queue,
-        help="the queue of Kueue, Buildkite or Slurm, or the runners' label, that has GPUs",
+        help="the queue of Kueue, Buildkite or Slurm, or the label of GitHub's runners, with GPUs",
     )  # fmt: skip
     parser.add_argument(
         "--volume", default=form.volume, help=f"the volume claim for reports ({form.volume})"
     )
     parser.add_argument(
         "--cpus", type=_count, default=form.cpus, metavar="N",
-        help=f"cores that a shard without a GPU asks for ({form.cpus})",
+        help=f"cores that a shard without a GPU requests ({form.cpus})",
     )  # fmt: skip
     parser.add_argument(
         "--memory-gib", type=_count, default=form.memory_gib, metavar="N",
-        help=f"and its memory ({form.memory_gib})",
+        help=f"memory that it requests, in GiB ({form.memory_gib})",
     )  # fmt: skip
-    parser.add_argument("--install", default="", help=f"what installs (default: {form.installs})")
+    parser.add_argument(
+        "--install", default="", help=f"the command that installs (default: {form.installs})"
+    )
     parser.add_argument(
         "--store", default="", metavar="STORE",
-        help="shards push their reports there, and the merge reads them; see `vllm-gates store`",
+        help="the store for the shards' reports, which the merge reads; see `vllm-gates store`",
     )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the plan and what an engine takes; print the shards."""
+    """Write the plan and an engine's files; print the shards."""
     known = served.served(
         _names(options.families), _names(options.lanes), _names(options.gates), projects.current()
     )
@@ -108,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
 def _engine_files(options: argparse.Namespace, plan: shards.FleetPlan) -> dict[str, str]:
     if options.plan.is_absolute():
         raise UserError(
-            f"--plan {options.plan}: machines side by side find it by its path in the project\n"
+            f"--plan {options.plan}: every machine finds it by its relative path in the project\n"
             f"name it from there: --plan {shards.FILE}"
         )
     form = Form(
@@ -128,7 +135,7 @@ def _engine_files(options: argparse.Namespace, plan: shards.FleetPlan) -> dict[s
 
 
 def _features(text: str) -> str:
-    """Return a set of features by its right names; raises `UserError` for one that is none."""
+    """Return a set of features by its proper names; raises `UserError` for an unknown one."""
     if text in {catalog.PAIRS, catalog.DEPLOYED}:
         return text
     known = [feature.name for feature in catalog.load()]
@@ -149,5 +156,5 @@ def _minutes(value: str) -> float:
 def _count(value: str) -> int:
     number = int(value)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {value}")
     return number

@@ -1,4 +1,4 @@
-"""`vllm-gates merge`: makes one verdict of what the shards of a plan left."""
+"""`vllm-gates merge`: makes one verdict from the reports of a plan's shards."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fleet.merged import FleetVerdict
     from pytest_vllm_gates.fleet.shards import FleetPlan
 
-SUMMARY = """make one verdict of the shards' verdicts: PROMOTE (exit status 0), REJECT (1) or HOLD
-(6); what is missing, doubled or of another plan is named"""
+SUMMARY = """make one verdict from the shards' verdicts: PROMOTE (exit status 0), REJECT (1) or HOLD
+(6); missing, doubled and foreign reports are listed"""
 VERDICT, PAGE = "fleet-verdict.json", "fleet.md"
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("merge", help=SUMMARY, description=SUMMARY)
     parser.add_argument(
         "sources", nargs="+", metavar="DIR|STORE",
@@ -39,12 +39,12 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         metavar="DIR",
         help=f"write {VERDICT}, {PAGE} and {html.NAME} into this folder",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, not Markdown")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the verdict; its exit status is that of a run with --require-promotion."""
+    """Print the verdict; the exit status is as for a run with --require-promotion."""
     plan = shards.read(options.plan)
     fleet = merged.merge(plan, reports.read(_folders(options, plan)))
     document = json.dumps(merged.document(plan, fleet), indent=1, ensure_ascii=False) + "\n"
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folders(options: argparse.Namespace, plan: FleetPlan) -> list[Path]:
-    """Return the folders to be read; a store's reports are pulled beside the merged one."""
+    """Return the folders to read; a store's reports are pulled next to the merged one."""
     return [
         pushed.pull(source, plan, options.report) if pushed.holds(source) else Path(source)
         for source in options.sources
@@ -70,13 +70,13 @@ def _folders(options: argparse.Namespace, plan: FleetPlan) -> list[Path]:
 
 
 def _again(options: argparse.Namespace, fleet: FleetVerdict) -> str:
-    """Return the command that runs what is missing."""
+    """Return the command that runs the missing shards."""
     if not fleet.missing:
         return ""
     names = [shard.name for shard in fleet.missing]
     words = ["vllm-gates", "shard", str(options.plan), *names]
     source = options.sources[0]
-    # A page has the command, and a page is no place for a login.
+    # The page shows the command, and must not show a login.
     words += (
         ["--store", without_login(source) if "://" in source else source]
         if pushed.holds(source)

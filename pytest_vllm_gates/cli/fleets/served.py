@@ -1,4 +1,4 @@
-"""What families and lanes of a project make a fleet: the gates of each, and its devices."""
+"""The families and lanes of a fleet: the gates of each, and its devices."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 EVERY = "all"
 WITH_INCIDENTS = (CAPTURED, "incidents")
-"""Gates that judge what a project keeps, and have nothing to do without."""
+"""Gates that judge a project's incidents, and have nothing to judge without them."""
 BY_OPTION = ("endurance", "lifecycle")
-"""Gates that run only where an option asks for them."""
+"""Gates that run only with an option."""
 
 
 def served(
     families: Sequence[str], lane_names: Sequence[str], gates: Sequence[str], project: Path
 ) -> list[Served]:
-    """Return the families on the lanes, in the order given; `gates` alone, where there are any.
+    """Return the families on the lanes, in the order given; only `gates`, if there are any.
 
-    Raises `UserError` for a name that is none, and where nothing is left.
+    Raises `UserError` for an unknown name, and if nothing is left.
     """
     known = verdict_gates.gate_files()
     wanted = [choose("gate", gate, known) for gate in gates] or [*known]
@@ -53,7 +53,7 @@ def served(
 
 
 def _idle(family: Family) -> set[str]:
-    """Return the gates that would have nothing to judge."""
+    """Return the gates that have nothing to judge."""
     return {
         *WITH_INCIDENTS, *BY_OPTION, *verdict_gates.unasked(family),
         *verdict_gates.not_applicable(family),

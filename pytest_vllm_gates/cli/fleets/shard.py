@@ -18,43 +18,43 @@ from pytest_vllm_gates.gates_store.fetch import without_login
 from pytest_vllm_gates.gates_store.generations import VERDICTS
 from pytest_vllm_gates.report.progress import Progress
 
-SUMMARY = """run one shard of a plan that `vllm-gates matrix` wrote; 0 as soon as it has a verdict,
-whatever that is: `vllm-gates merge` has the answer"""
+SUMMARY = """run shards of a plan that `vllm-gates matrix` wrote; exits with 0 if each has a
+verdict, whichever it is: `vllm-gates merge` decides"""
 NO_VERDICT = 3
-"""pytest's own number for an internal error."""
+"""pytest's exit status for an internal error."""
 NOT_PUSHED = 2
-"""As for every error of a command."""
+"""The exit status of every error of a command."""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("shard", help=SUMMARY, description=SUMMARY)
     parser.add_argument("plan", type=Path, metavar="PLAN", help=f"the plan's file ({shards.FILE})")
     parser.add_argument("names", nargs="+", metavar="SHARD", help="names, or numbers from 0")
     parser.add_argument(
         "--reports", type=Path, default=Path(REPORTS), metavar="DIR",
-        help=f"each shard's report goes to a folder of its name in here (default {REPORTS})",
+        help=f"the parent of the reports' folders, each with its shard's name (default {REPORTS})",
     )  # fmt: skip
     parser.add_argument(
         "--store", metavar="STORE",
-        help="push each report there as well; `vllm-gates merge STORE` reads it",
+        help="also push each report to this store; `vllm-gates merge STORE` reads it",
     )  # fmt: skip
     parser.add_argument(
         "--part", type=_part, metavar="K/N",
-        help="run on this part of the processor's cores alone: 1/2 for the first half; servers "
-        "side by side would otherwise share the first ones",
+        help="run only on this part of the processor's cores: 1/2 for the first half; otherwise "
+        "servers side by side share the first cores",
     )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the shards one after the other; the first exit status of those without a verdict."""
+    """Run the shards one after the other; returns the first status without a verdict."""
     plan = shards.read(options.plan)
     chosen = [plan.shard(name) for name in options.names]
     if plan.suite != __version__:
         raise UserError(
             f"{options.plan}: version {plan.suite} of pytest-vllm-gates planned it, and this is "
-            f"{__version__}\ninstall that one, or plan anew: vllm-gates matrix"
+            f"{__version__}\ninstall version {plan.suite}, or plan again: vllm-gates matrix"
         )
     if options.part:
         _keep_to(*options.part)
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _push(store: str, plan: shards.FleetPlan, shard: shards.Shard, folder: Path) -> int:
-    """Push a report; where that fails, say how it is pushed later, and go on."""
+    """Push a report; on failure print the command to push it later, and continue."""
     try:
         print(f"{shard.name}: pushed to {pushed.push(store, plan, shard, folder)}")
     except UserError as error:
@@ -109,18 +109,18 @@ def _write(text: str) -> None:
 def _part(value: str) -> tuple[int, int]:
     number, slash, count = value.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise argparse.ArgumentTypeError(f"{value} is no part, as 1/2 or 2/2 are")
+        raise argparse.ArgumentTypeError(f"expected a part like 1/2 or 2/2, got {value}")
     return int(number), int(count)
 
 
 def _keep_to(number: int, count: int) -> None:
-    """Have this process and what it starts run on a part of its cores."""
+    """Bind this process and its children to a part of its cores."""
     if not hasattr(os, "sched_setaffinity"):
-        raise UserError("--part: this system binds no process to cores: leave it out")
+        raise UserError("--part: this system cannot bind a process to cores: leave it out")
     cores = sorted(os.sched_getaffinity(0))
     own = cores[(number - 1) * len(cores) // count : number * len(cores) // count]
     if not own:
         raise UserError(
-            f"--part {number}/{count}: there are {len(cores)} cores, too few for {count} parts"
+            f"--part {number}/{count}: {len(cores)} cores are too few for {count} parts"
         )
     os.sched_setaffinity(0, own)

@@ -1,4 +1,4 @@
-"""`vllm-gates store`: pushes and pulls what a team shares."""
+"""`vllm-gates store`: pushes and pulls a team's shared files."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from pytest_vllm_gates.gates_store.objects import Objects
 from pytest_vllm_gates.gates_store.schemes import SCHEMES
 
 SUMMARY = """push goldens, incidents, histories and verdicts to a store that a team shares, and pull
-them: a folder, S3 and what speaks like it, Google's or Azure's storage, or HTTP"""
+them: a folder, S3 and compatible stores, Google's or Azure's storage, or HTTP"""
 URL = f"a folder, or a URL that begins with {', '.join(SCHEMES)}"
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Give the command its arguments."""
+    """Add the command's arguments."""
     parser = commands.add_parser("store", help=SUMMARY, description=SUMMARY)
     actions = parser.add_subparsers(dest="action", required=True)
     push = _action(actions, "push", "add a file or folder as the next generation of a name")
-    push.add_argument("path", type=Path, metavar="PATH", help="what is pushed")
+    push.add_argument("path", type=Path, metavar="PATH", help="the file or folder to push")
     push.set_defaults(run=run_push)
     pull = _action(actions, "pull", "write a generation into a new folder")
-    pull.add_argument("into", type=Path, metavar="DIR", help="a folder that is not there yet")
-    pull.add_argument("--number", type=_number, metavar="N", help="default: the last one")
+    pull.add_argument("into", type=Path, metavar="DIR", help="a folder that does not exist yet")
+    pull.add_argument(
+        "--number", type=_number, metavar="N", help="the generation; default: the last one"
+    )
     pull.set_defaults(run=run_pull)
     listing = _action(actions, "list", "print the generations of a name")
     listing.set_defaults(run=run_list)
@@ -37,15 +39,17 @@ def _action(
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=summary, description=summary)
     parser.add_argument("store", metavar="STORE", help=URL)
-    parser.add_argument("kind", choices=generations.KINDS, help="the kind of what is shared")
+    parser.add_argument("kind", choices=generations.KINDS, help="the kind of shared files")
     parser.add_argument(
-        "--name", default=generations.MAIN, help=f"which of its kind (default {generations.MAIN})"
+        "--name",
+        default=generations.MAIN,
+        help=f"the name within its kind (default {generations.MAIN})",
     )
     return parser
 
 
 def run_push(options: argparse.Namespace) -> int:
-    """Push, and print which generation it is."""
+    """Push, and print the generation."""
     shelf = _shelf(options)
     record, is_new = shelf.push(options.path)
     size = limits.amount(record.bytes)
@@ -62,10 +66,12 @@ def run_pull(options: argparse.Namespace) -> int:
     shelf = _shelf(options)
     number = options.number or shelf.count()
     if not number:
-        raise UserError(f"{shelf}: nothing was pushed there yet\nsee: vllm-gates store push --help")
+        raise UserError(
+            f"{shelf}: nothing was pushed there yet\npush first: vllm-gates store push --help"
+        )
     into: Path = options.into
     if into.exists():
-        raise UserError(f"{into} is there already\nname a new folder, and compare: diff -r")
+        raise UserError(f"{into} already exists\nname a new folder, and compare: diff -r")
     record = shelf.generation(number)
     shelf.unpack_whole(record, into)
     print(f"{shelf}: generation {number} of {record.created} is in {into}")
@@ -73,7 +79,7 @@ def run_pull(options: argparse.Namespace) -> int:
 
 
 def run_list(options: argparse.Namespace) -> int:
-    """Print a line a generation."""
+    """Print a line for each generation."""
     shelf = _shelf(options)
     count = 0
     for record in shelf.all():
@@ -91,5 +97,5 @@ def _shelf(options: argparse.Namespace) -> generations.Shelf:
 def _number(value: str) -> int:
     number = int(value)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+        raise argparse.ArgumentTypeError(f"expected an integer >= 1, got {value}")
     return number

@@ -145,15 +145,15 @@ def test_part_of_the_cores_is_kept_to(
         assert main(["shard", "fleet.json", "0", "--part", part]) == 0
     assert kept == [[1, 4, 7], [1], [4, 7], [7]]
     assert main(["shard", "fleet.json", "0", "--part", "1/4"]) == 2
-    assert "there are 3 cores, too few for 4 parts" in capsys.readouterr().err
+    assert "3 cores are too few for 4 parts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["shard", "fleet.json", "0", "--part", "3/2"], "3/2 is no part"),
-        (["shard", "fleet.json", "0", "--part", "half"], "half is no part"),
-        (["matrix", "--cpus", "0"], "0 is less than 1"),
+        (["shard", "fleet.json", "0", "--part", "3/2"], "like 1/2 or 2/2, got 3/2"),
+        (["shard", "fleet.json", "0", "--part", "half"], "like 1/2 or 2/2, got half"),
+        (["matrix", "--cpus", "0"], "expected an integer >= 1, got 0"),
         (["matrix", "--shard-minutes", "nan"], "expected minutes above 0, got nan"),
     ],
 )

@@ -54,7 +54,7 @@ def test_push_list_and_pull(project: Path, capsys: Captured) -> None:
     ("words", "says"),
     [
         (["pull", "team", "golden", "back"], "nothing was pushed there yet"),
-        (["pull", "team", "golden", "golden"], "golden is there already"),
+        (["pull", "team", "golden", "golden"], "golden already exists"),
         (["pull", "team", "golden", "back", "--number", "9"], "has no generation 9"),
         (["push", "team", "golden", "nowhere"], "nowhere: no such file or folder"),
         (
@@ -68,7 +68,7 @@ def test_what_cannot_be_done_is_told(
 ) -> None:
     (project / "golden").mkdir()
     (project / "golden" / "a.json").write_text("{}")
-    if "golden is" in says:
+    if "golden already" in says:
         main(["store", "push", "team", "golden", "golden"])
     assert main(["store", *words]) != 0
     assert says in capsys.readouterr().err
