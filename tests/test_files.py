@@ -94,7 +94,7 @@ def test_longest_name_is_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_mode_is_that_asked_for(tmp_path: Path) -> None:
+def test_mode_is_the_requested_one(tmp_path: Path) -> None:
     path = tmp_path / "key"
     write_whole(path, b"\xff", mode=0o600)
     assert path.read_bytes() == b"\xff"

@@ -1,4 +1,4 @@
-"""Everything is asked of a server with adapters, and one that is healthy passes every check."""
+"""All requests are sent to a server with adapters, and a healthy one passes every check."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def walked(server: AdapterServer, folder: Path | None) -> AdapterAnswers:
     return walk.run(folder, 8)
 
 
-def test_everything_is_asked(server: AdapterServer, tmp_path: Path) -> None:
+def test_all_requests_are_sent(server: AdapterServer, tmp_path: Path) -> None:
     answers = walked(server, tmp_path)
     assert answers.adapters == ("diary", "sailor")
     assert answers.base == (BASE,)
@@ -87,14 +87,14 @@ def test_a_server_without_the_routes_gets_nothing_loaded(tmp_path: Path) -> None
     assert answers.base_after
 
 
-def test_a_server_without_adapters_is_only_asked_for_its_models(tmp_path: Path) -> None:
+def test_server_without_adapters_only_lists_its_models(tmp_path: Path) -> None:
     with running(AdapterServer({})) as server:
         answers = AdapterWalk(server.endpoint, FAMILY, SHIPPED, set()).run(tmp_path, 8)
     assert answers.adapters == ()
     assert [request.path for request in server.requests_seen] == ["/v1/models"]
 
 
-def test_a_server_that_is_gone_is_told() -> None:
+def test_dead_server_is_reported() -> None:
     with running(AdapterServer(WORDS)) as server:
         endpoint = server.endpoint
     answers = AdapterWalk(endpoint, FAMILY, SHIPPED, {*WORDS}).run(None, 8)

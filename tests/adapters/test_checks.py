@@ -1,4 +1,4 @@
-"""Each way in which adapters may be mixed up is found, and a healthy server's answers are not."""
+"""Every mix-up of adapters is found, and a healthy server's answers are not reported."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CHECKS: dict[str, Callable[[AdapterAnswers], checks.Judged]] = {
 
 
 def found(asked: AdapterAnswers) -> dict[str, list[str]]:
-    """Return what every check says, by the check; none that found nothing."""
+    """Return the findings of every check, by the check, without checks that found nothing."""
     sentences = {name: [one.says for one in check(asked)[0]] for name, check in CHECKS.items()}
     return {name: says for name, says in sentences.items() if says}
 
@@ -123,7 +123,7 @@ def test_an_adapter_that_changes_nothing_is_found_without_its_word() -> None:
     (finding,) = checks.differ(asked)[0]
     assert finding.case.name == "sailor and the base model"
     assert finding.says == "both give the same answers, such as 'Paris.'"
-    # One answer of the same text is no proof: the numbers behind it may differ.
+    # One answer of the same text is not a proof: its log-probabilities may differ.
     one = replace(completion("", "Paris."), candidates=({1: -0.1},))
     other = replace(completion("sailor", "Paris."), candidates=({1: -0.3},))
     asked.alone[0] = replace(asked.alone[0], completion=one)
@@ -142,7 +142,7 @@ def test_the_list_of_models_has_each_adapter_once_with_its_base() -> None:
     }
 
 
-def test_an_answer_names_the_adapter_that_was_asked() -> None:
+def test_answer_names_the_requested_adapter() -> None:
     asked = healthy()
     named = replace(asked.streamed[1].completion, model="base")
     asked.streamed[1] = replace(asked.streamed[1], completion=named)
@@ -215,20 +215,20 @@ def test_an_unfit_adapter_is_refused_when_it_is_loaded(step: LoadStep, says: str
         ),
     ],
 )
-def test_loading_and_unloading_does_what_it_says(place: int, step: LoadStep, says: str) -> None:
+def test_loading_and_unloading_take_effect(place: int, step: LoadStep, says: str) -> None:
     asked = healthy()
     asked.loads[place] = step
     ((sentence,),) = found(asked).values()
     assert sentence.startswith(says)
 
 
-def test_a_server_that_goes_silent_is_told() -> None:
+def test_server_that_stops_answering_is_reported() -> None:
     asked = healthy()
     asked.broke = "ConnectError: refused"
     assert found(asked) == {"differ": ["it stopped answering: ConnectError: refused"]}
 
 
-def test_models_that_answer_alike_cannot_be_told_apart() -> None:
+def test_models_with_equal_answers_are_reported() -> None:
     assert not checks.all_alike(answers())
     assert checks.all_alike(
         [ModelAnswer("", "x", completion("")), ModelAnswer("a", "x", completion(""))]

@@ -1,4 +1,4 @@
-"""Adapters' folders are read, and copies that do not fit have what a server has to refuse."""
+"""Adapters' folders are read, and unfit copies have faults that a server must refuse."""
 
 from __future__ import annotations
 

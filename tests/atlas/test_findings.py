@@ -1,4 +1,4 @@
-"""What a failed test found is read out of its reason or its incident."""
+"""The findings of a failed test are read from its reason or its incident."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_first_case_is_read_in_full_and_the_others_by_their_sentence() -> None:
     assert read.requests == {"null, whole": '{"messages": [{"role": "user"}]}'}
 
 
-def test_only_what_is_laid_out_in_full_is_complete() -> None:
+def test_only_whole_findings_are_complete() -> None:
     assert findings.of_reason(ONE).complete
     assert not findings.of_reason(SEVERAL).complete
     assert not findings.of_reason(ONE + "x" * 2000).complete

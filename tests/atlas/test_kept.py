@@ -1,4 +1,4 @@
-"""Runs are read from where `vllm-gates atlas` or plain pytest left their reports."""
+"""Runs are read from the reports of `vllm-gates atlas` or of plain pytest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def keep(atlas: Path, release: str, name: str, document: dict[str, Any]) -> Path
     return folder
 
 
-def test_runs_are_sorted_by_release_and_other_folders_are_no_releases(tmp_path: Path) -> None:
+def test_runs_are_sorted_by_release_and_other_folders_are_ignored(tmp_path: Path) -> None:
     keep(tmp_path, "0.31.0", "glm", verdict(family="glm"))
     keep(tmp_path, "0.31.0", "qwen3.5", verdict())
     keep(tmp_path, "0.4.0", "glm/flash", verdict(family="glm/flash", vllm="0.4.0"))

@@ -1,4 +1,4 @@
-"""The page has what begins or ends first, and nothing in it breaks the table."""
+"""The page begins with the faults that begin or end, and no text breaks its tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def page() -> str:
     return markdown.page(RUNS, rows.of_runs(RUNS, {}))
 
 
-def test_sections_are_in_the_order_of_what_moves() -> None:
+def test_sections_begin_with_changing_faults() -> None:
     heads = [line for line in page().splitlines() if line.startswith("## ")]
     assert heads == [
         "## Runs",
@@ -66,7 +66,7 @@ def test_issues_are_links() -> None:
     )
 
 
-def test_no_run_is_told() -> None:
+def test_page_without_runs() -> None:
     assert "No run is kept yet." in markdown.page([], [])
 
 

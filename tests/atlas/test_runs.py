@@ -33,7 +33,7 @@ def test_parameters_of_a_test_are_one_with_the_worst_outcome() -> None:
     )  # fmt: skip
 
 
-def test_release_of_the_folder_is_taken_where_the_lane_names_none() -> None:
+def test_release_of_the_folder_is_used_if_the_lane_names_none() -> None:
     (run,) = runs.of_verdict(verdict(vllm=None), "0.29.0")
     assert run.release == "0.29.0"
 
@@ -82,7 +82,7 @@ def test_runs_go_through_their_file_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"format": "x"}', '{"format": "pytest-vllm-gates/atlas", "version": 1}']
 )
-def test_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_file_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "atlas.json"
     file.write_text(text)
     with pytest.raises(UserError, match="write it again: vllm-gates atlas --table --record"):

@@ -25,7 +25,7 @@ def session(site: Site) -> AtlasSession:
 
 @pytest.fixture(name="composed")
 def composed_fixture(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Stand in for the resolution of a release, which asks the index; return what was asked."""
+    """Replace the resolution of a release, which queries the index; return the queries."""
     asked: list[str] = []
 
     def compose(file: Path, version: str, device: str) -> NewLane:
@@ -80,7 +80,7 @@ def test_gates_are_run_with_that_lane_in_a_folder_of_their_own(
 
 
 @pytest.mark.usefixtures("composed")
-def test_run_without_a_verdict_is_told_with_its_log(
+def test_run_without_a_verdict_is_reported_with_its_log(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates_run, "run", lambda *_, **__: (4, None))
@@ -91,7 +91,7 @@ def test_run_without_a_verdict_is_told_with_its_log(
 
 
 @pytest.mark.usefixtures("composed")
-def test_environment_that_cannot_be_made_is_told(
+def test_environment_that_cannot_be_made_is_reported(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_UV", "network")

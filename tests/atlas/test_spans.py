@@ -23,6 +23,6 @@ STATES = {"w": AtlasState.WRONG, "r": AtlasState.RIGHT, "-": AtlasState.NOT_SEEN
         ("---", "not seen"),
     ],
 )
-def test_states_are_told_as_spans(states: str, words: str) -> None:
+def test_states_are_written_as_spans(states: str, words: str) -> None:
     listed = [(f"0.{place}.0", STATES[state]) for place, state in enumerate(states, 1)]
     assert spans.words(listed) == words

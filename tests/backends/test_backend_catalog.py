@@ -23,7 +23,7 @@ def test_a_hopper_gpu_is_offered_its_own() -> None:
     assert names(H100, "GDN") == ["gdn-triton", "gdn-flashinfer"]
 
 
-def test_what_is_left_out_has_its_reason() -> None:
+def test_left_out_backends_have_reasons() -> None:
     _, left_out = sorted_out(load(), replace(H100, packages=frozenset({"vllm"})), {"attention"})
     assert left_out == {
         "FLASHINFER": "flashinfer-python is not installed",
@@ -34,7 +34,7 @@ def test_what_is_left_out_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize(("amx", "offered"), [(False, ["CPU_MLA"]), (True, ["CPU_MLA", "AMX_MLA"])])
-def test_a_processor_is_offered_what_it_can(amx: bool, offered: list[str]) -> None:
+def test_processor_gets_the_backends_it_supports(amx: bool, offered: list[str]) -> None:
     assert names(replace(CPU, amx=amx), "MLA") == offered
     assert names(CPU, "attention", "GDN") == ["CPU_ATTN"]
 

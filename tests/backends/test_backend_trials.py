@@ -36,7 +36,7 @@ supported']
 USES = "(EngineCore pid=9) INFO 11-22 22:05:12 [cuda.py:446] Using {} backend.\n"
 
 
-def test_a_refusal_is_told_in_vllms_words() -> None:
+def test_refusal_is_reported_in_vllms_words() -> None:
     assert refusal(REFUSES) == (
         "Selected backend AttentionBackendEnum.FLASHMLA is not valid for this configuration. "
         "Reason: ['head_size not supported']"
@@ -56,7 +56,7 @@ def test_the_backend_of_a_gpu_is_read_and_a_swap_noticed() -> None:
         assert fallbacks.read(name, asked, {}, "0.32.0").fallbacks == ()
 
 
-def test_a_gdn_kernel_of_a_gpu_is_compared_with_the_one_asked_for() -> None:
+def test_gdn_kernel_of_a_gpu_is_compared_with_the_requested_one() -> None:
     log = (HEALTHY / "gpu-h100-qwen3.5-0.32.log").read_text("utf-8")
     assert fallbacks.read(log, {"gdn_prefill_backend": "triton"}, {}).fallbacks == ()
     (fallback,) = fallbacks.read(log, {"gdn_prefill_backend": "flashinfer"}, {}).fallbacks
@@ -97,7 +97,7 @@ def test_a_matrix_is_laid_out_with_speeds_relative_to_the_default() -> None:
         ([], 1),
     ],
 )
-def test_only_a_refusal_is_no_fault(trials: list[BackendTrial], status: int) -> None:
+def test_only_a_refusal_is_not_a_fault(trials: list[BackendTrial], status: int) -> None:
     assert BackendMatrix(trials).status == status
 
 
@@ -110,7 +110,7 @@ def test_a_backend_is_added_to_the_lanes_own_table() -> None:
     }
 
 
-def test_speed_of_the_defaults_own_backend_is_what_boots_differ_by() -> None:
+def test_default_backend_by_name_shows_the_scatter_of_boots() -> None:
     same = BackendTrial(
         "FLASH_ATTN", {}, SERVES, used="FLASH_ATTN", compared="fp32", tokens_per_s=132.0
     )

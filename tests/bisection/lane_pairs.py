@@ -1,4 +1,4 @@
-"""Two lanes with locks, in a project of their own."""
+"""Two lanes with locks, in a separate project."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_packages_follow_their_axis(tmp_path: Path) -> None:
     assert mixed["torch"] == "2.13.0+cpu"
 
 
-def test_release_between_leaves_what_goes_along_to_the_resolver(tmp_path: Path) -> None:
+def test_release_between_leaves_dependencies_to_the_resolver(tmp_path: Path) -> None:
     found = pair(tmp_path, BOTH)
     mixture = Mixture(frozenset({"transformers"}), version=("vllm", "0.30.0"))
     mixed = pins(found, mixture)

@@ -34,7 +34,7 @@ def test_positions_without_an_answer_are_left_between_the_two() -> None:
     assert (found.last_good, found.first_bad) == (2, 5)
 
 
-def test_noisy_change_is_wrong_no_more_often_than_stated() -> None:
+def test_noisy_change_keeps_the_stated_error_rate() -> None:
     dice = random.Random(36)  # noqa: S311
     wrong = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Two lanes differ in axes that can be mixed; what goes along with a release is no axis."""
+"""Two lanes differ in axes that can be mixed; changes that follow a release are not an axis."""
 
 from __future__ import annotations
 

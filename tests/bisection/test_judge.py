@@ -37,7 +37,7 @@ def test_outcomes_decide(outcomes: dict[str, str], failing: tuple[str, ...], ans
     assert judge.answer(document(outcomes), failing).answer == answer
 
 
-def test_failing_tests_and_their_reason_are_told_on_one_line() -> None:
+def test_failing_tests_and_their_reason_are_on_one_line() -> None:
     judged = judge.answer(document({"a": "FAIL", "b": "FAIL", "c": "FAIL"}))
     assert judged.failed == ("a", "b", "c")
     assert judged.why == "FAIL a: of two lines; FAIL b: of two lines and 1 more"
@@ -52,7 +52,7 @@ def test_replay_decides(replayed: str, answer: str) -> None:
     assert judge.answer({"repro": {"answer": replayed}, "families": []}).answer == answer
 
 
-def test_question_is_asked_with_pytests_own_options() -> None:
+def test_question_becomes_pytests_options() -> None:
     gates = BisectQuestion("qwen3.5", ("tools", "stop"), "null")
     assert gates.arguments() == ["--model", "qwen3.5", "-m", "tools or stop", "-k", "null"]
     assert BisectQuestion(repro=Path("/out/i")).arguments() == ["--repro", "/out/i"]

@@ -1,4 +1,4 @@
-"""A bisection ends with one sentence, and says before it begins what it will take."""
+"""A bisection ends with one sentence, and begins with its plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search finds seeded culprits, with no more boots than are promised."""
+"""The search finds seeded culprits, within the promised number of boots."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def test_both_sides_of_the_change_are_tried_three_times() -> None:
     [(GOOD, "the bad lane answers GOOD, not BAD"), (BAD, "the good lane answers BAD, not GOOD"),
      (INCONCLUSIVE, "the bad lane answers INCONCLUSIVE, not BAD")],
 )  # fmt: skip
-def test_lane_that_does_not_answer_as_said_ends_the_search(
-    always: TrialAnswer, reason: str
-) -> None:
+def test_lane_with_an_unexpected_answer_ends_the_search(always: TrialAnswer, reason: str) -> None:
     result = search.find([VLLM], lambda mixture, number: always)  # noqa: ARG005
     assert result.culprits == ()
     assert not result.certain
@@ -123,7 +121,7 @@ def test_contradicting_answers_are_never_certain() -> None:
     assert "gave two different answers" in result.reasons[0]
 
 
-def test_edge_that_answers_otherwise_than_the_search_concluded_is_no_certain_culprit() -> None:
+def test_contradicting_edge_makes_the_culprit_uncertain() -> None:
     three = ("a", "b", "c")
     flags = AxisSpan("flags", "x", "y", items=three)
     wrong = Mixture(frozenset({"flags"}))
@@ -132,7 +130,7 @@ def test_edge_that_answers_otherwise_than_the_search_concluded_is_no_certain_cul
     def ask(mixture: Mixture, number: int) -> TrialAnswer:
         mixtures.append(mixture)
         if mixture == wrong:
-            return BAD if number == 1 else GOOD  # one wrong answer, though nobody said so
+            return BAD if number == 1 else GOOD  # one undeclared wrong answer
         return BAD if "vllm" in mixture.changed else GOOD
 
     vllm = AxisSpan("vllm", "0.1", "0.2", ("0.1", "0.2"))
@@ -143,5 +141,5 @@ def test_edge_that_answers_otherwise_than_the_search_concluded_is_no_certain_cul
 @pytest.mark.parametrize("seed", [36, 2])
 def test_flaky_answers_that_nobody_declared_are_never_wrong_and_certain(seed: int) -> None:
     # One release gave the same wrong answer twice in 2 and 3 of these 300, when two were enough.
-    row = bisect_search.tally("flaky, and nobody said so", 300, seed)
+    row = bisect_search.tally("flaky, but not declared", 300, seed)
     assert row.wrong_and_certain == 0

@@ -1,4 +1,4 @@
-"""A bisection keeps its trials, goes on after a kill, and pins a lane round what it found."""
+"""A bisection keeps its trials, continues after a kill, and pins a lane without the culprit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAG = {"enforce_eager": True}
 
 
 class Boots:
-    """Stands in for booting and judging: a lane with `bad` flags is bad; ends after `most`."""
+    """Replaces booting and judging: a lane with `bad` flags is bad; ends after `most`."""
 
     def __init__(self, most: int = 99) -> None:
         self.lanes: list[str] = []
@@ -68,7 +68,7 @@ def test_killed_bisection_goes_on_where_it_was(site: Site, monkeypatch: pytest.M
     assert len(site.made()) == 1  # the packages of both lanes are the same
 
 
-def test_other_bundles_are_judged_by_what_failed_on_the_bad_one(
+def test_other_bundles_are_judged_by_the_failures_of_the_bad_one(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boots = Boots()

@@ -32,7 +32,7 @@ def test_trials_of_another_question_are_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"trials": [{"answer": "MAYBE"}]}', "{"])
-def test_file_that_is_no_state_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_state_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(UserError, match="start again without it: rm "):
         state.opened(tmp_path / "state.json", ASKED)

@@ -42,10 +42,10 @@ def test_sentence_may_have_joiners_and_wide_spaces() -> None:
         ("\ud800", "⟨U+D800⟩"),
     ],
 )
-def test_what_acts_on_a_terminal_is_made_visible(text: str, seen: str) -> None:
+def test_control_characters_are_made_visible(text: str, seen: str) -> None:
     assert characters.shown(text) == seen
 
 
-def test_output_of_plugins_may_move_the_cursor_and_set_no_title() -> None:
+def test_output_of_plugins_may_move_the_cursor_but_not_set_a_title() -> None:
     assert characters.written("\r\x1b[2Kcollecting") == "\r\x1b[2Kcollecting"
     assert characters.written("\x1b]52;c;ZXZpbA==\x07") == "␛]52;c;ZXZpbA==␇"

@@ -1,4 +1,4 @@
-"""Files from outside are read within limits, and nothing but files is read."""
+"""Files from outside are read within limits, and only regular files are read."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_sparse_file_of_a_terabyte_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_file_without_a_size_is_read_to_its_limit() -> None:
-    # Its size is 0, whatever it has.
+    # Its size is 0, whatever its content.
     with pytest.raises(UnreadableError, match="at most 100 bytes"):
         read.data(Path("/proc/self/smaps"), 100)
 
@@ -120,7 +120,7 @@ def test_variable_sets_every_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("value", ["much", "-1", "0", "nan", "inf", "1e308"])
-def test_variable_that_is_no_size_is_refused(
+def test_variable_with_an_invalid_size_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
     monkeypatch.setenv(limits.VARIABLE, value)

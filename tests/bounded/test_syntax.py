@@ -42,7 +42,7 @@ def test_bad_toml_is_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("length", [1, syntax.KEPT_CHARACTERS + 1])
-def test_changing_a_table_changes_no_later_one(length: int) -> None:
+def test_changing_a_table_does_not_change_later_ones(length: int) -> None:
     text = f"# {'x' * length}\n" + "a = [{ b = { c = [1] } }]\nd = 2026-11-26"
     table = syntax.toml_table(text)
     table["a"][0]["b"]["c"].append(2)
@@ -104,13 +104,13 @@ def test_bad_json_is_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[NaN]", "[Infinity]", "[-Infinity]", "[1e999]", "[-1e400]"])
-def test_numbers_that_are_not_finite_are_refused_where_that_is_asked(text: str) -> None:
+def test_numbers_that_are_not_finite_can_be_refused(text: str) -> None:
     syntax.json_value(text)
     with pytest.raises(BadSyntaxError, match="is not a finite number"):
         syntax.json_value(text, finite=True)
 
 
-def test_key_that_is_given_twice_is_refused_where_that_is_asked() -> None:
+def test_duplicate_key_can_be_refused() -> None:
     assert syntax.json_value('{"a": 1, "a": 2}') == {"a": 2}
     with pytest.raises(BadSyntaxError, match="the key 'b' is given twice"):
         syntax.json_value('[{"a": 1, "b": 2, "b": 3}]', unique=True)

@@ -40,7 +40,7 @@ def test_a_call_in_brackets_is_found_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IN_BRACKETS)
-def test_an_answer_that_looks_like_a_call_is_none(name: str) -> None:
+def test_answer_that_looks_like_a_call_is_not_a_call(name: str) -> None:
     text = 'A list of functools: ["a", (1)], {"name": "Ada", "fields": []} and [1](2).'
     assert form(name).split(text) == (text, ())
 
@@ -109,7 +109,7 @@ def test_bare_values_are_written_by_a_template_alone() -> None:
 
 
 @pytest.mark.parametrize("name", [*IN_BRACKETS, *OTHERS])
-def test_what_begins_and_ends_a_call_does(name: str) -> None:
+def test_opening_and_closing_of_calls(name: str) -> None:
     call = form(name).call
     assert call.startswith(form(name).opening)
     if "ARGUMENTS" in call:

@@ -158,7 +158,7 @@ def test_family_is_recognised_from_a_checkpoint(
         ("deepseek_v3", "/models/tuned", "deepseek"),
     ],
 )
-def test_the_model_type_tells_families_of_one_architecture_apart(
+def test_model_type_separates_families_of_one_architecture(
     model_type: str, source: str, name: str
 ) -> None:
     family = families.recognise(("DeepseekV3ForCausalLM",), model_type, source, NOWHERE)
@@ -179,7 +179,7 @@ def test_a_family_of_the_project_comes_before_an_alias(tmp_path: Path) -> None:
 
 
 def listing(tmp_path: Path, *entries: str) -> None:
-    """Write a family with a member that lists these checkpoints, whatever names it recognises."""
+    """Write a family with a member that lists these checkpoints, besides its name patterns."""
     (tmp_path / "families").mkdir()
     member = "\n[members.odd]\ntitle = 'Odd'\nrecognise = ['*never*']\n"
     listed = "".join(f"\n[[members.odd.checkpoints]]\n{entry}\n" for entry in entries)

@@ -72,7 +72,7 @@ def test_an_entry_covers_only_what_it_describes(changes: dict[str, Any]) -> None
     assert findings.known == ()
 
 
-def test_known_finding_hides_no_other_of_its_case() -> None:
+def test_known_finding_does_not_hide_others_of_its_case() -> None:
     findings = sorted_out(LOST, SHORT)
     assert findings.new == (SHORT,)
     assert [covered for _, covered in findings.known] == [(LOST,)]
@@ -113,7 +113,7 @@ def test_entry_without_a_finding_is_gone() -> None:
     assert [known_defect.reference for known_defect in sorted_out(elsewhere).gone] == ["vllm#1"]
 
 
-def test_case_with_a_new_finding_marks_no_entry_as_gone() -> None:
+def test_case_with_a_new_finding_does_not_mark_entries_as_gone() -> None:
     assert sorted_out(SHORT).gone == ()
     second_case = Case("again", {"mode": "streamed", "tools": "auto"})
     findings = sort_findings("a_check", [SHORT], [STREAMED, second_case], [defect()], "0.32.0")

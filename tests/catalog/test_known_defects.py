@@ -99,7 +99,7 @@ PICTURES = {
 }
 DIALECTS = ("completions", "responses", "messages", "v1/", "tokenize")
 TOOLS_BESIDES = {"other"}
-"""Values of `tools` that are none of the matrix: a tool named that is not the first."""
+"""Values of `tools` outside the matrix: a named tool that is not the first."""
 SHIPPED = [
     *known_defects.load_all(NOWHERE),
     *(defect for family in families.load_all(NOWHERE) for defect in family.known_defects),
@@ -114,7 +114,7 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
     assert re.search(r"#\d+|seen on vLLM \d", known_defect.reference)
     dimensions = matrix.load().dimensions
     for name, values in known_defect.when.items():
-        if name == "turns":  # a conversation of its own stands under its name
+        if name == "turns":  # a conversation outside the matrix has its own name
             assert set(values) <= {*dimensions[name], *SHAPES}
         elif name in dimensions:
             assert set(values) <= {*dimensions[name], *TOOLS_BESIDES}

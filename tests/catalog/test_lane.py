@@ -83,7 +83,7 @@ def test_a_projects_lane_replaces_the_shipped_one(tmp_path: Path) -> None:
         lane.load("cpuu", tmp_path)
 
 
-def test_a_lane_states_what_healthy_machines_differ_by(tmp_path: Path) -> None:
+def test_lane_file_has_the_scales_of_healthy_machines(tmp_path: Path) -> None:
     table = '[numerics.other_machine."qwen3.5"]\nnats = 0.02\nclosest_nats = 0.01\n'
     write_lane(tmp_path, f'python = "p"\n{table}')
     scales = lane.load("mine", tmp_path).numerics.other_machine

@@ -36,7 +36,7 @@ def test_a_name_like_no_other_gets_the_known_names_alone() -> None:
         choose("lane", "xyzzy", KNOWN)
 
 
-def test_message_says_if_no_name_is_known() -> None:
+def test_message_without_known_names() -> None:
     with pytest.raises(UserError, match=r"^unknown lane 'cpu'\nknown: none$"):
         choose("lane", "cpu", ())
 

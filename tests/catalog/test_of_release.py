@@ -47,7 +47,7 @@ def test_device_is_what_the_machine_has(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_what_the_lane_says_counts(tmp_path: Path) -> None:
+def test_keys_of_the_lane_override_defaults(tmp_path: Path) -> None:
     lane = load(
         tmp_path,
         'vllm = "0.27.1"\ndevice = "cpu"\ntitle = "old"\nlock = "own.txt"\n'

@@ -73,7 +73,7 @@ def test_a_checkpoint_with_two_sources_is_refused(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{path}:")
 
 
-def test_a_checkpoint_that_is_no_miniature_is_asked_everything(tmp_path: Path) -> None:
+def test_a_full_checkpoint_gets_every_question(tmp_path: Path) -> None:
     text = QWEN.replace('miniature = "qwen3.5"', 'hub = "a/b"\nuntaught = ["digit"]')
     path = write(tmp_path, "families/mine.toml", text)
     with pytest.raises(UserError, match="untaught is for miniatures alone") as caught:

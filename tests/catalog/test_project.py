@@ -1,4 +1,4 @@
-"""The project's folder is the nearest one upward that holds what a project of the gates holds."""
+"""The project's folder is the nearest folder upward that has a gates project's files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE = Path(project.__file__).parent.parent
 
 @pytest.fixture
 def inner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in a folder of a folder; what lies above them is no project."""
+    """A folder in a folder of a folder; the folders above are not projects."""
     judge = project._is_project
     monkeypatch.setattr(
         project, "_is_project", lambda folder: folder.is_relative_to(tmp_path) and judge(folder)
@@ -77,7 +77,7 @@ def test_without_any_the_first_folder_is_taken(inner: Path) -> None:
     assert project.find(inner, inner.parent) == inner
 
 
-def test_later_folders_count_where_the_first_lies_in_no_project(inner: Path) -> None:
+def test_later_folders_count_if_the_first_is_outside_a_project(inner: Path) -> None:
     other = put(inner.parent.parent / "other", "lanes/mine.toml")
     assert project.find(inner, other / "gates" / "test_mine.py") == other
 

@@ -75,6 +75,6 @@ def test_flags_are_translated_for_an_older_release() -> None:
     ]
 
 
-def test_what_is_no_release_is_reported_with_the_next_command() -> None:
+def test_invalid_release_is_reported_with_the_next_command() -> None:
     with pytest.raises(UserError, match=r"'newest': expected a release such as 0\.32\.0\nlist"):
         releases.start("newest")

@@ -1,4 +1,4 @@
-"""Heads that draft: whole, small, found by the miniature alone, refused where they differ."""
+"""Draft heads are whole and small, belong to miniatures, and are refused if changed."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_hub_checkpoint_is_read_from_the_cache_only(
     prints = fingerprint.of(checkpoint, {})
     assert prints.revision == "abc123"
     assert prints.tokenizer and prints.template
-    # Of a cache that may lack files nobody can say that there is no template.
+    # In a cache that may lack files, a missing template is not evidence of its absence.
     (repository / "snapshots" / "abc123" / "tokenizer_config.json").write_text("{}")
     assert fingerprint.of(checkpoint, {}).template is None
 

@@ -53,7 +53,7 @@ def test_the_miniature_is_a_folder_with_its_own_flags(qwen: Family) -> None:
     assert checkpoint.untaught == ()
 
 
-def test_a_miniature_brings_what_it_was_not_taught(tmp_path: Path) -> None:
+def test_miniature_lists_untaught_questions(tmp_path: Path) -> None:
     gemma = families.load("gemma/3", tmp_path)
     assert resolver.resolve(gemma, "miniature").untaught == ("digit", "count", "which")
     assert resolver.resolve(gemma, "4b").untaught == ()
@@ -158,7 +158,7 @@ def test_incomplete_miniature_names_the_build_command(
     assert message.endswith("python -m pytest_vllm_gates.miniatures build qwen3.5")
 
 
-# What a running server serves.
+# The checkpoint of a running server.
 
 
 @pytest.mark.parametrize(
@@ -180,16 +180,16 @@ def test_running_server_of_a_local_folder_is_identified(
     assert resolver.served(qwen, served_at(fake.base_url)).name == "miniature"
 
 
-def test_folder_that_a_server_names_is_no_checkpoint_without_a_config(
+def test_servers_folder_without_a_config_is_not_a_checkpoint(
     qwen: Family, fakes: Fakes, tmp_path: Path
 ) -> None:
-    """A server may name anything: it neither ends the run nor has a folder here be read."""
+    """A server may report any name: it must not end the run or make a local folder be read."""
     (tmp_path / "config.json").write_text("{")
     for name in ("/etc", str(tmp_path)):
         assert resolver.served(qwen, served_at(fakes(names=(name,)).base_url)).name == "unknown"
 
 
-def test_folder_that_a_server_names_is_no_relative_path(
+def test_servers_folder_is_not_read_as_a_relative_path(
     qwen: Family, fakes: Fakes, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(weights.parent)
@@ -209,7 +209,7 @@ def test_absent_server_has_an_unknown_checkpoint(qwen: Family) -> None:
     assert resolver.served(qwen, served_at("http://127.0.0.1:9/v1")).name == "unknown"
 
 
-# Which family a checkpoint is of.
+# The family of a checkpoint.
 
 
 def test_folder_family_is_read_from_its_config(tmp_path: Path, weights: Path) -> None:
@@ -245,7 +245,7 @@ def test_listed_folder_is_of_the_family_that_lists_it(tmp_path: Path, weights: P
         (None, "has no config.json: it is not a checkpoint"),
     ],
 )
-def test_folder_of_no_family_is_reported(
+def test_folder_of_an_unknown_family_is_reported(
     tmp_path: Path, weights: Path, config: str | None, message: str
 ) -> None:
     (weights / "config.json").unlink()

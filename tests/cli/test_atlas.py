@@ -63,7 +63,7 @@ def asked_fixture(project: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_table_of_what_is_kept(capsys: Captured) -> None:
+def test_table_of_kept_runs(capsys: Captured) -> None:
     assert main(["atlas", "--table"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("# Atlas of releases\n")
@@ -139,7 +139,7 @@ def test_recorded_results_give_the_same_table(project: Path, capsys: Captured) -
         (["--from", "none.json"], "none.json: cannot be read"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words: list[str], message: str, capsys: Captured) -> None:
+def test_invalid_options_are_refused(words: list[str], message: str, capsys: Captured) -> None:
     assert main(["atlas", *words]) == 2
     assert message in capsys.readouterr().err
 

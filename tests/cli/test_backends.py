@@ -76,7 +76,7 @@ def test_a_plan_for_a_recorded_gpu_has_its_backends(capsys: pytest.CaptureFixtur
         (["--lane", "running"], "its base_url has a fixed backend"),
     ],
 )
-def test_what_cannot_be_tried_is_refused(
+def test_unavailable_backend_is_refused(
     more: list[str], says: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = 'title = "x"\nbase_url = "http://127.0.0.1:1"\ncheckpoint = "miniature"\n'

@@ -112,7 +112,7 @@ def test_lanes_that_do_not_differ_end_with_1(two_lanes: Site, capsys: Captured) 
      (("--model", "m", "-m", "tools", "--noise", "0.7"), "--noise 0.7: expected a number from 0"),
      (("--model", "m", "-m", "tools", "--good", "none"), "unknown lane 'none'")],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(
+def test_invalid_options_are_refused(
     two_lanes: Site, capsys: Captured, words: tuple[str, ...], message: str
 ) -> None:
     del two_lanes

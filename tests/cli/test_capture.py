@@ -137,14 +137,11 @@ def test_captured_request_that_is_not_inference_is_not_sent_again(
     kept.mkdir(parents=True)
     folder.rename(kept / folder.name)
     kept_run = project.gates("-m", "incidents")
-    assert (
-        "it would send 'POST' '/v1/load_lora_adapter', which is not inference"
-        in kept_run.stdout.str()
-    )
+    assert "it would send 'POST' '/v1/load_lora_adapter' with your key" in kept_run.stdout.str()
     assert kept_run.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_import_without_an_answer_says_how_to_keep_one(
+def test_import_without_an_answer_prints_how_to_record_one(
     workdir: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (workdir / "ticket.txt").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
@@ -167,7 +164,7 @@ def test_import_without_an_answer_says_how_to_keep_one(
     assert (kept.body(send), send.status) == (BODY.encode(), 200)
 
 
-def test_capture_keeps_the_new_answer_and_says_so(
+def test_capture_keeps_the_new_answer_and_reports_it(
     workdir: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pasted = json.dumps({"choices": [{"message": {"content": "old"}, "finish_reason": "stop"}]})
@@ -201,7 +198,7 @@ def archive() -> str:
         ("body.json", BODY.replace("Capital?", "Received request a: prompt: "), (), 1),
     ],
 )
-def test_capture_takes_what_an_import_takes(
+def test_capture_accepts_every_format_of_an_import(
     workdir: Path, fakes: Fakes, *, name: str, text: str, more: tuple[str, ...], count: int
 ) -> None:
     (workdir / name).write_text(text)
@@ -239,7 +236,7 @@ def test_request_of_others_that_is_not_inference_is_not_captured(
     assert server.chats == 0
 
 
-def test_replaced_secrets_are_said(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replaced_secrets_are_reported(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     body = BODY.replace("Capital?", f"My key is {KEY}, or {KEY}.")
     (workdir / "ticket.txt").write_text(f"curl http://h/v1/chat/completions -d '{body}'")
     assert main(["incident", "from", "ticket.txt"]) == 0

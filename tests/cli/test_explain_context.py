@@ -79,7 +79,7 @@ def test_a_log_is_read_as_it_is_kept(
     ],
     ids=["ELF", "cut zstd", "damaged zstd", "zip", "binary", "cut gzip", "tar"],
 )
-def test_what_is_no_log_is_named_as_what_it_is(
+def test_file_that_is_not_a_log_is_named_by_its_kind(
     content: bytes, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("server.log").write_bytes(content)
@@ -149,7 +149,7 @@ def test_an_inventory_brings_the_fixes_of_its_machine(capsys: pytest.CaptureFixt
     assert (status, "is not an inventory" in text) == (2, True)
 
 
-def test_what_a_config_sets_is_not_advised(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_the_config_are_not_advised(capsys: pytest.CaptureFixture[str]) -> None:
     line = "torch._dynamo.exc.InternalTorchDynamoError: KeyError: 3"
     Path("server.log").write_text(f"{line}\n")
     assert "`--enforce-eager`" in explained(capsys, "server.log")[1]
@@ -160,7 +160,7 @@ def test_what_a_config_sets_is_not_advised(capsys: pytest.CaptureFixture[str]) -
     assert "`--enforce-eager`" not in explained(capsys, "server.log")[1]
 
 
-def test_a_context_that_is_nothing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_context_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("server.log").write_text(CAUSE)
     status, text = explained(capsys, "server.log", "--context", "nowhere")
     assert (status, "neither a lane" in text) == (2, True)
@@ -202,7 +202,7 @@ def test_a_models_heads_decide_the_parallel_size(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("heads", [-5, 0, True, "28", 10**18, [28], None])
-def test_heads_that_are_no_count_change_no_fix(
+def test_invalid_head_counts_do_not_change_the_fix(
     heads: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
@@ -258,7 +258,7 @@ def test_a_model_that_may_not_be_served_in_half_is_not_advised_to(
     ],
     ids=["alias", "open", "list", "words", "deep", "large", "compose", "empty"],
 )
-def test_yaml_that_is_no_config_is_refused_by_its_line(
+def test_yaml_without_a_config_is_refused_with_its_line(
     text: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("server.log").write_text(CAUSE)

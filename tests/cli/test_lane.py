@@ -146,7 +146,9 @@ class TestDiff:
         assert diff["warning"].startswith(f"{len(diff['axes'])} axes changed at once (")
         assert "chat template" in diff["unknown"]
 
-    def test_lane_by_url_says_why_it_is_unknown(self, lane_project: Site, capsys: Captured) -> None:
+    def test_lane_by_url_has_the_reason_of_its_unknown_versions(
+        self, lane_project: Site, capsys: Captured
+    ) -> None:
         lane_project.write("there.toml", 'title = "there"\nbase_url = "http://127.0.0.1:9/v1"\n')
         out = typed(capsys, "diff", "there", "running", "--model", "glm")[1]
         assert "  there is a URL: its server did not answer GET /version\n" in out

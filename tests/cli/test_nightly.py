@@ -1,6 +1,6 @@
 """`vllm-gates bisect --nightly` and `lane new --commit`, with real wheels from a server on here.
 
-uv resolves, makes and installs each environment; only the boot and the gates are stood in for, as
+uv resolves, makes and installs each environment; only the boot and the gates are replaced, as
 the wheels have no server inside.
 """
 
@@ -151,7 +151,7 @@ def test_lane_of_a_commit_is_an_end_like_any_other(
      (("lane", "new", "n", "--vllm", "0.32.0", "--device", "cuda", "--commit", "abc"),
       "expected all 40 digits")],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(
+def test_invalid_options_are_refused(
     project: Path, capsys: Captured, words: tuple[str, ...], message: str
 ) -> None:
     del project
@@ -159,7 +159,7 @@ def test_what_makes_no_sense_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_commit_without_a_wheel_makes_no_lane(
+def test_commit_without_a_wheel_does_not_make_a_lane(
     project: Path, made_hosts: MadeHosts, capsys: Captured
 ) -> None:
     new = ("lane", "new", "n", "--vllm", "0.32.0", "--device", "cuda", "--commit", sha(3))

@@ -20,7 +20,7 @@ LLAMA = {
     "tie_word_embeddings": False, "torch_dtype": "bfloat16",
 }  # fmt: skip
 
-# What vLLM 0.32 printed for the shipped checkpoints, with 1 GiB on a CPU.
+# The output of vLLM 0.32 for the shipped checkpoints, with 1 GiB on a CPU.
 PRINTED = {
     "deepseek-v3.1": (466_032, 113.78),
     "gemma-3": (1_973_790, 481.88),
@@ -42,7 +42,7 @@ PRINTED = {
     "qwen3.5-moe": (1_315_779, 321.24),
 }
 
-# Served as the family's file says.
+# Served with the flags of the family's file.
 SERVED = {"nemotron-3": ["--no-enable-prefix-caching"]}
 
 Capture = pytest.CaptureFixture[str]

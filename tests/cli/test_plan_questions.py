@@ -1,4 +1,4 @@
-"""`vllm-gates plan` as people ask: Hub ids, GPUs by name, several contexts, which GPU fits."""
+"""`vllm-gates plan` for usual questions: Hub ids, GPUs by name, several contexts, any GPU."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_which_gpu_and_how_many_is_a_table(hub: Path, capsys: Capture) -> None:
         (["--config", "config.json"], "give one model"),
     ],
 )
-def test_questions_that_make_no_sense_are_refused(
+def test_contradictory_questions_are_refused(
     hub: Path, arguments: list[str], message: str, capsys: Capture
 ) -> None:
     assert main(["plan", str(hub), *arguments]) == 2

@@ -1,4 +1,4 @@
-"""`vllm-gates prompts` says in words what a template does, and what another revision changes."""
+"""`vllm-gates prompts` describes a template's prompts, and the changes of another revision."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_change_is_told_in_words(
+def test_change_is_described_in_words(
     change: str, older: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edit, says = CHANGES[change]
@@ -93,7 +93,7 @@ def test_template_is_described(older: Path, capsys: pytest.CaptureFixture[str]) 
     assert not any(line.startswith("tool") for line in lines)
 
 
-def test_stop_token_that_changed_is_told(older: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_stop_token_is_reported(older: Path, capsys: pytest.CaptureFixture[str]) -> None:
     newer = shutil.copytree(older, older.with_name("newer"))
     (newer / "generation_config.json").write_text('{"eos_token_id": [5]}')
     status, lines = said(capsys, str(newer), "--against", str(older))
@@ -101,7 +101,7 @@ def test_stop_token_that_changed_is_told(older: Path, capsys: pytest.CaptureFixt
     assert any(line.startswith("answers stop at the ids [") for line in lines), lines
 
 
-def test_family_without_a_template_is_told_apart(
+def test_family_without_a_template_is_reported(
     older: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["prompts", str(older), "--model", "deepseek/v3.2"]) == 2

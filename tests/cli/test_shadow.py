@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_invalid_options_are_refused(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["shadow", *words]) == 2

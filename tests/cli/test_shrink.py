@@ -152,7 +152,7 @@ def test_incident_of_a_test_with_own_requests_is_refused(tmp_path: Path) -> None
         ),
     ],
 )  # fmt: skip
-def test_incident_that_cannot_be_shrunk_says_why_before_it_boots(
+def test_incident_that_cannot_be_shrunk_is_refused_before_a_boot(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

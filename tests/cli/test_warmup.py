@@ -33,7 +33,7 @@ def test_slower_boots_are_a_fault_with_its_chance() -> None:
     assert [*warmup.compared(before, now)] == ["cold: 32.0 s, recorded 42.0 s on 2026-11-26"]
 
 
-def test_too_few_boots_are_no_fault() -> None:
+def test_too_few_boots_are_not_a_fault() -> None:
     before, now = times(boot(30.0), boot(31.0)), times(boot(40.0), boot(41.0))
     assert [*warmup.faults(now, before)] == []
     (line,) = warmup.compared(now, before)

@@ -1,4 +1,4 @@
-"""What a client reads of an answer."""
+"""The parts of an answer that a client reads."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_large_body_is_refused_with_the_option(clock: Clock) -> None:
         budget.piece(b"a")
 
 
-def test_stream_counts_what_its_pieces_take_in_memory(clock: Clock) -> None:
+def test_stream_counts_the_memory_of_its_pieces(clock: Clock) -> None:
     budget = stream(clock)
     for _ in range(14):
         budget.piece(b":")
@@ -112,8 +112,8 @@ def test_stream_counts_what_its_pieces_take_in_memory(clock: Clock) -> None:
         budget.piece(b":")
 
 
-def test_events_beyond_the_tokens_asked_for_are_refused(clock: Clock) -> None:
-    """What a prompt quotes is no limit: only the request's own key counts."""
+def test_events_beyond_the_requested_tokens_are_refused(clock: Clock) -> None:
+    """Quotations in a prompt do not set limits: only the request's own key counts."""
     budget = Budget(REQUEST, Bounds(), 5.0, clock)
     budget.head_ended(stream=True)
     allowed = bounds.EVENTS_BESIDE + bounds.EVENTS_PER_TOKEN * 4
@@ -138,7 +138,7 @@ def test_request_without_a_limit_has_no_limit_of_events(clock: Clock) -> None:
         budget.piece(EVENT)
 
 
-def test_pings_are_no_progress(clock: Clock) -> None:
+def test_pings_do_not_count_as_progress(clock: Clock) -> None:
     budget = stream(clock)
     for clock.now in (2.0, 4.0, 5.9):
         budget.piece(b": ping\n\n")
@@ -182,7 +182,7 @@ def test_many_brackets_that_are_not_deep_are_taken(clock: Clock) -> None:
 
 
 def test_depth_is_that_of_one_event(clock: Clock) -> None:
-    """What is no JSON has brackets that nobody closes; they end with their event."""
+    """Text that is not JSON has open brackets; they end with their event."""
     budget = Budget(b"", Bounds(), 5.0, clock)
     budget.head_ended(stream=True)
     for _ in range(500):
@@ -201,7 +201,9 @@ def test_server_has_three_chances() -> None:
         strikes.check()
         strikes.exceeded(f"limit {number}")
         strikes.answered()
-    with pytest.raises(LimitExceeded, match=r"^no more requests are sent .* the last one: limit 2$"):
+    with pytest.raises(
+        LimitExceeded, match=r"^no more requests are sent .* the last one: limit 2$"
+    ):
         strikes.check()
 
 
@@ -217,7 +219,7 @@ def test_timeouts_count_until_the_server_answers() -> None:
         strikes.check()
 
 
-def test_bytes_one_by_one_are_no_stream(clock: Clock) -> None:
+def test_single_bytes_without_events_are_refused(clock: Clock) -> None:
     budget = Budget(REQUEST, Bounds(), 5.0, clock)
     budget.head_ended(stream=True)
     for _ in range(bounds.EVENT_PIECES):
@@ -235,8 +237,8 @@ def test_event_begins_the_count_of_pieces_anew(clock: Clock) -> None:
         budget.piece(EVENT)
 
 
-def test_last_chance_is_told_once(fakes: Fakes) -> None:
-    """What refuses a request is no answer that went over a limit."""
+def test_last_chance_is_reported_once(fakes: Fakes) -> None:
+    """The refusal to send does not count as another answer over a limit."""
     strikes = Strikes()
     for _ in range(STRIKES):
         strikes.exceeded("too large")

@@ -1,4 +1,4 @@
-"""A stream is put together by OpenAI's rules: text appends, calls merge by their index."""
+"""A stream is assembled by OpenAI's rules: text is appended, calls are merged by index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def chunk(
     finish_reason: str | None = None,
     usage: tuple[int, int] | None = None,
 ) -> ChatCompletionChunk:
-    """Return an event; without a delta it has no choice, as the last one with the usage has."""
+    """Return an event; without a delta it has no choice, like the last event with the usage."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     return ChatCompletionChunk.model_validate(
         {
@@ -111,7 +111,7 @@ def test_several_calls_in_one_event_are_all_taken() -> None:
 
 
 def test_a_repeated_name_stays_repeated() -> None:
-    """As an OpenAI client does: a server that sends it twice is at fault, and is to be caught."""
+    """As in OpenAI's client, so that a server that sends it twice is found."""
     calls = assemble([chunk(part(0, name="x")), chunk(part(0, name="x"))]).tool_calls
     assert calls == (ToolCall("xx", "", None),)
 

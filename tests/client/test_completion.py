@@ -1,4 +1,4 @@
-"""What a server said, as a sentence shows it."""
+"""A server's answer as shown in a sentence."""
 
 from __future__ import annotations
 

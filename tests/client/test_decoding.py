@@ -1,4 +1,4 @@
-"""A compressed answer comes out in small pieces, whatever it holds."""
+"""A compressed answer is decompressed in small pieces, whatever its content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_bomb_comes_out_in_small_pieces() -> None:
     assert {len(next(pieces)) for _ in range(100)} == {OUTPUT_BYTES}
 
 
-def test_what_is_no_gzip_is_an_http_error() -> None:
+def test_invalid_gzip_is_an_http_error() -> None:
     with pytest.raises(httpx.DecodingError, match="cannot be decompressed"):
         list(Decompressor("gzip").pieces(b"no gzip at all"))
 

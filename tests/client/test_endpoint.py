@@ -1,4 +1,4 @@
-"""A running server's key, headers and authorities reach every client, and no reader."""
+"""A running server's key, headers and authorities reach every client and are never shown."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def encrypted(authority: trustme.CA) -> Iterator[str]:
-    """The URL of a server behind TLS, whose certificate no usual authority has signed."""
+    """The URL of a server behind TLS, with a certificate of an unusual authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     server = StubServer()
@@ -179,7 +179,7 @@ def encrypted(authority: trustme.CA) -> Iterator[str]:
 def test_own_authority_is_accepted(
     encrypted: str, authority: trustme.CA, tmp_path: Path, qwen: Family
 ) -> None:
-    """Its file is named as it is found from the lane's folder."""
+    """Its file is relative to the lane's folder."""
     (tmp_path / "ca.pem").write_bytes(authority.cert_pem.bytes())
     made = Lane(name="c", file=tmp_path / "c.toml", title="t", base_url=encrypted, verify="ca.pem")
     server = of_lane(made, {}, "OPENAI_API_KEY")
@@ -189,7 +189,7 @@ def test_own_authority_is_accepted(
     leaves(server, qwen)
 
 
-def test_certificate_is_not_checked_where_that_is_asked_for(encrypted: str, qwen: Family) -> None:
+def test_certificate_check_can_be_turned_off(encrypted: str, qwen: Family) -> None:
     server = of_lane(lane(base_url=encrypted, verify=False), {}, "OPENAI_API_KEY")
     with client_http.client(server) as client:
         assert served_models(client)

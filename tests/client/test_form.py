@@ -1,4 +1,4 @@
-"""Fields of a server's answer are taken as the API has them, and told as malformed otherwise."""
+"""Fields of a server's answer are read in the API's form; other forms are malformed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_whatever_goes_wrong_while_reading_is_malformed(read: Any) -> None:
         read()
 
 
-def test_refused_request_stays_what_it_is() -> None:
+def test_refused_request_keeps_its_error() -> None:
     request = httpx.Request("GET", "http://127.0.0.1/")
     response = httpx.Response(500, request=request)
     with pytest.raises(httpx.HTTPStatusError), reading("the answer"):

@@ -1,4 +1,4 @@
-"""Requests never ride on a connection that the server is closing."""
+"""Requests never use a connection that the server is closing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def failures(ask: Callable[[], object]) -> int:
 
 
 def test_client_that_keeps_connections_meets_closed_ones() -> None:
-    """The race is there: without it, the tests below would show nothing."""
+    """The race exists: without it, the tests below would prove nothing."""
     with running(IdleClosingServer(IDLE_S, JITTER_S)) as server, contextlib.ExitStack() as stack:
         own = threading.local()
         url = server.endpoint.root_url
@@ -66,7 +66,7 @@ def test_client_that_keeps_connections_meets_closed_ones() -> None:
         assert server.lost > 0
 
 
-def test_plain_client_meets_no_closed_connection() -> None:
+def test_plain_client_does_not_reuse_closed_connections() -> None:
     with (
         running(IdleClosingServer(IDLE_S, JITTER_S)) as server,
         http.client(server.endpoint) as client,
@@ -76,7 +76,7 @@ def test_plain_client_meets_no_closed_connection() -> None:
         assert server.connections == server.requests == CLIENTS * EACH
 
 
-def test_chat_client_meets_no_closed_connection(qwen: Family) -> None:
+def test_chat_client_does_not_reuse_closed_connections(qwen: Family) -> None:
     with running(IdleClosingServer(IDLE_S, JITTER_S)) as server:
         chat = Chat(server.endpoint, qwen)
         assert failures(lambda: chat.ask(BODY)) == 0
@@ -86,7 +86,9 @@ def test_chat_client_meets_no_closed_connection(qwen: Family) -> None:
 
 @pytest.mark.parametrize("workers", [ALONE, Workers(2)], ids=["alone", "locust"])
 @pytest.mark.parametrize("users", [None, CLIENTS], ids=["open", "closed"])
-def test_measuring_client_meets_no_closed_connection(workers: Workers, users: int | None) -> None:
+def test_measuring_client_does_not_reuse_closed_connections(
+    workers: Workers, users: int | None
+) -> None:
     """At their times, the requests are as far apart as a connection may be idle."""
     every_s = None if users else (IDLE_S + JITTER_S / 2) / CLIENTS
     body = b'{"stream": true}'

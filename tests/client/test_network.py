@@ -1,4 +1,4 @@
-"""A connection carries one request within its budget, and Ctrl-C ends all of them at once."""
+"""A connection has one request within its budget, and Ctrl-C ends all connections at once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_compressed_answer_is_read_and_recorded_as_it_is_meant() -> None:
 
 
 def test_connection_carries_one_request() -> None:
-    """The server would keep it: whatever comes over it after the answer is recorded."""
+    """The server would keep it open: all bytes after the answer are recorded."""
     more: list[bytes] = []
 
     def answer(connection: socket.socket, _: bytes) -> None:
@@ -99,7 +99,7 @@ def test_dripping_headers_end_at_their_limit() -> None:
     [b"HTTP/1.1 100 Continue\r\n\r\n" * 20_000, HEAD + b"\r\n" + b" " * 20_000],
     ids=["endless headers", "large body"],
 )
-def test_nothing_is_asked_after_three_answers_over_a_limit(data: bytes) -> None:
+def test_no_request_is_sent_after_three_answers_over_a_limit(data: bytes) -> None:
     server = RawServer(sends(data))
     endpoint = replace(server.endpoint, bounds=SMALL)
     with running(server):

@@ -1,4 +1,4 @@
-"""Whose nonce an answer holds."""
+"""The nonce in an answer is its own request's or another's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The official clients' types refuse what a strict client refuses, in one sentence a field."""
+"""The official clients' types refuse wrong fields as a strict client does, one sentence each."""
 
 from __future__ import annotations
 

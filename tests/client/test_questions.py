@@ -1,4 +1,4 @@
-"""What the isolation gate asks is data."""
+"""The isolation gate's questions are data."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_a_file_with_one_question_is_refused(tmp_path: Path) -> None:
     ("said", "anothers"),
     [("ticket 0a", False), ("no idea", False), ("ticket 1b", True), ("ticket 0a and 2c", True)],
 )
-def test_an_answer_may_hold_what_is_anothers(said: str, *, anothers: bool) -> None:
+def test_answer_may_contain_another_requests_text(said: str, *, anothers: bool) -> None:
     assert holds_anothers(Completion(content=said), ["0a", "1b", "2c"], 0) is anothers

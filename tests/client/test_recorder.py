@@ -1,4 +1,4 @@
-"""Responses are kept as they arrive for requests that ask for it, from several threads at once."""
+"""Responses to requests with an id are kept as received, from several threads at once."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ def test_requests_and_responses_are_on_the_tape(server: ScriptedModel, qwen: Fam
     assert first_send.headers["authorization"] == "[redacted]"
 
 
-def test_what_names_its_part_is_kept_and_counted_apart(server: ScriptedModel, qwen: Family) -> None:
+def test_sends_of_a_named_part_are_kept_and_counted_separately(
+    server: ScriptedModel, qwen: Family
+) -> None:
     tape = Tape()
     endpoint = replace(server.endpoint, tape=tape)
     apart = replace(endpoint, tape_part="a later test")

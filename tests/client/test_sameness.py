@@ -1,4 +1,4 @@
-"""The same answer, an answer rounding makes of it, and another one."""
+"""The same answer, an answer that differs by rounding, and another answer."""
 
 from __future__ import annotations
 

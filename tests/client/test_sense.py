@@ -1,4 +1,4 @@
-"""Broken kernels' output is told from language, and language of any kind is left alone."""
+"""Broken kernels' output is recognised, and language of any kind is not reported."""
 
 # ruff: noqa: RUF001 - other scripts are what this is about
 

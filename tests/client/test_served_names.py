@@ -1,4 +1,4 @@
-"""A model's names are those of its root, and no others."""
+"""A model's names are only the names with its root."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def interrupted(ask: Callable[[], object], when: Callable[[], bool]) -> type[Bas
 
 @contextlib.contextmanager
 def full_listener() -> Iterator[int]:
-    """Yield the port of a listener whose queue is full: a connection to it does not come about."""
+    """Yield the port of a listener whose queue is full: connections to it never succeed."""
     with socket.socket() as listener, contextlib.ExitStack() as queued:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -109,7 +109,7 @@ def test_name_that_is_not_found_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -
 
 
 def never_found(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
-    """Let no name be found; return what is set once one is looked up, and what ends that."""
+    """Block lookups of names; return the event of a lookup, and the event that ends it."""
     look_up, asked, answered = socket.getaddrinfo, threading.Event(), threading.Event()
 
     def wait(host: str, port: int, *, type: int = 0, flags: int = 0) -> object:  # noqa: A002

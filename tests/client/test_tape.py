@@ -1,4 +1,4 @@
-"""A tape keeps what was sent part by part, and no more than it may."""
+"""A tape keeps requests part by part, within its limits."""
 
 from __future__ import annotations
 

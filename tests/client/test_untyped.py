@@ -1,4 +1,4 @@
-"""Values of any type are read: one of another type is as if it were absent."""
+"""Values of any type are read: a value of a wrong type reads as absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is gone or of another type is told as its users meet it; what is new is drift."""
+"""Removed or retyped contracts are reported with their effect on users; new ones are drift."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics that count or time otherwise than the answers are named; those that agree are not."""
+"""Metrics whose counts or times differ from the answers are named; those that agree are not."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_metrics_that_agree_have_no_fault() -> None:
         (Series(GENERATED), float("nan"), f"{GENERATED} rose by nan, and the 3 answers make 18"),
     ],
 )  # fmt: skip
-def test_series_that_counts_otherwise_is_named(series: Series, rise: float, sentence: str) -> None:
+def test_series_with_another_count_is_named(series: Series, rise: float, sentence: str) -> None:
     assert sentences(traffic({series: rise})) == [sentence]
 
 
@@ -133,7 +133,7 @@ def test_hits_of_the_prefix_cache_are_those_of_the_prompt(
         {"repeated": None},
     ],
 )
-def test_no_hit_is_due_where_none_can_be(more: dict[str, Any]) -> None:
+def test_impossible_hits_are_not_expected(more: dict[str, Any]) -> None:
     assert sentences(traffic({Series(HITS): 0}, **more)) == []
 
 

@@ -1,4 +1,4 @@
-"""Everything is asked once, and a server that answers nothing of it is no crash."""
+"""Every request is sent once, and a server without answers does not crash the client."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ BLOCK = 16
 
 
 class MetricServer(ScriptedServer):
-    """Answers as many tokens as are allowed, and counts them as vLLM does, times a `factor`."""
+    """Answers with all allowed tokens, and counts them as vLLM does, times a `factor`."""
 
     def __init__(self, *, factor: int = 1, late: int = 0, shows: bool = True) -> None:
-        """`late`: so many looks at the metrics do not show the last request yet."""
+        """`late`: number of reads of the metrics that do not show the last request yet."""
         super().__init__(self._route)
         self.factor, self.late, self.shows = factor, late, shows
         self.sent: list[tuple[int, int, str]] = []

@@ -1,4 +1,4 @@
-"""What surrounds a chat is sent as the file has it, and what comes back is kept."""
+"""Requests around a chat are sent as in the file, and the replies are kept."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
-        """Say nothing."""
+        """Log nothing."""
 
 
 class ClosingHandler(Handler):
@@ -98,7 +98,7 @@ def sent(endpoint: Endpoint, **fields: Any) -> tuple[HttpReply, Any]:
     return reply, Handler.seen[0]
 
 
-def test_a_post_asks_for_one_token(endpoint: Endpoint) -> None:
+def test_a_post_requests_one_token(endpoint: Endpoint) -> None:
     reply, (method, path, headers, body) = sent(endpoint, body={"user": "someone"})
     assert (method, path) == ("POST", "/v1/chat/completions")
     assert headers["authorization"] == f"Bearer {KEY}"
@@ -168,7 +168,7 @@ def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         next(servers, None)
 
 
-def test_a_server_that_is_gone_is_no_crash() -> None:
+def test_dead_server_does_not_crash_the_client() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

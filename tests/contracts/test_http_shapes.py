@@ -1,4 +1,4 @@
-"""Of the protocol status, pinned headers and the shape of errors are contracts."""
+"""Status, pinned headers and the shape of errors are the protocol's contracts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_of_a_refusal_the_shape_is_pinned_too() -> None:
         ("http://127.0.0.1:80/v1", "present"),
     ],
 )
-def test_a_header_is_pinned_as_it_is_or_by_what_it_does(value: str | None, term: str) -> None:
+def test_header_is_pinned_by_value_or_by_presence(value: str | None, term: str) -> None:
     received = {} if value is None else {"allow": value}
     (*_, line) = contract_lines(
         reply(sent={"Origin": "https://example.org"}, received=received, pinned=("allow",))

@@ -44,7 +44,7 @@ def test_families_with_their_labels() -> None:
     }
 
 
-def test_a_page_that_is_no_metrics_is_none_of_a_server() -> None:
+def test_page_without_metrics_is_not_a_servers() -> None:
     page = "<html>\n<body class={x}> Welcome 1\n</html>"
     with pytest.raises(httpx.HTTPError, match=r"^/metrics is not as in the API: "):
         parse(page)

@@ -1,4 +1,4 @@
-"""What can be relied on of a reply is its names and types, however its values fall out."""
+"""The contracts of a reply are its names and types, whatever its values."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_first_and_usage_chunks_are_named_separately() -> None:
     ]
 
 
-def test_the_cut_of_a_stream_changes_no_contract() -> None:
+def test_splitting_a_stream_does_not_change_contracts() -> None:
     def chunk(text: str, finish: str | None) -> dict[str, Any]:
         return {"choices": [{"delta": {"content": text}, "finish_reason": finish}]}
 

@@ -1,4 +1,4 @@
-"""What is asked for contracts is data, and every line of it can be asked."""
+"""The requests of the contracts gate are data, and every one of them can be sent."""
 
 from __future__ import annotations
 

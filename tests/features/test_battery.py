@@ -1,4 +1,4 @@
-"""The same requests are asked with features on and off, and every other answer is found."""
+"""The same requests are sent with features on and off, and every different answer is found."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_requests_are_of_every_kind() -> None:
     assert "conversation tool-one" not in battery.requests(without_tools, load_all(NOWHERE), 64)
 
 
-def test_each_request_is_asked_alone_again_and_among_others() -> None:
+def test_each_request_is_sent_alone_again_and_among_others() -> None:
     client = Client()
     bodies = {f"r{number}": {"messages": [{"content": "hi"}]} for number in range(10)}
     answers = battery.ask(client, bodies)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def test_requests_that_fill_the_cache_come_at_once_and_others_again() -> None:
     assert {"r0, afterwards", "r3, afterwards"} < {*answers.by_request}
 
 
-def test_families_that_think_are_asked_for_formats_after_thinking() -> None:
+def test_families_that_think_get_formats_after_thinking() -> None:
     qwen = battery.requests(families.load("qwen3.5", NOWHERE), load_all(NOWHERE), 64)
     body = qwen["format choice after thinking"]
     assert body["chat_template_kwargs"] == {"enable_thinking": True}
@@ -169,7 +169,7 @@ def test_another_backend_spells_structured_output_in_its_own_tokens() -> None:
     assert len(same_backend) == 4
 
 
-def test_a_token_that_was_as_likely_is_no_fault_where_kernels_round_otherwise() -> None:
+def test_equally_likely_token_is_not_a_fault_if_kernels_round_differently() -> None:
     first, second = ({1: -0.1, 2: -0.12}, {2: -0.1, 1: -0.12})
     without = Answers({"a": Completion(content="x", token_ids=(1,), candidates=(first,))})
     answers = Answers({"a": Completion(content="y", token_ids=(2,), candidates=(second,))})
@@ -179,7 +179,7 @@ def test_a_token_that_was_as_likely_is_no_fault_where_kernels_round_otherwise() 
     assert battery.differences(without, answers, ["f"], invariant=True)[0]
 
 
-def test_a_dead_server_is_not_asked_on() -> None:
+def test_dead_server_gets_no_more_requests() -> None:
     class Dead(Client):
         def ask(self, body: Mapping[str, Any]) -> Completion:
             super().ask(body)

@@ -80,13 +80,13 @@ def test_named_features_are_combined() -> None:
         ("b+b", "b and b exclude one another"),
     ],
 )
-def test_what_cannot_be_combined_is_refused(text: str, says: str) -> None:
+def test_features_that_exclude_one_another_are_refused(text: str, says: str) -> None:
     with pytest.raises(UserError) as error:
         chosen(text, ALL, gpus=False)
     assert str(error.value).startswith(says)
 
 
-def test_pairs_leave_out_what_needs_a_gpu_where_there_is_none() -> None:
+def test_pairs_leave_out_features_for_gpus_without_a_gpu() -> None:
     on_gpus = D.model_copy(update={"needs_gpu": True})
     names = [row.name for row in chosen("pairs", (B, C, on_gpus), gpus=False)]
     assert names == ["b+c"]

@@ -28,7 +28,7 @@ ANSWERS, VALIDITY = "answers_as_without_them", "structured_output_is_valid"
 
 
 class Healthy:
-    """Answers each request in its own words, and structured output as its format asks."""
+    """Answers each request in its own words, and structured output in its format."""
 
     def ask(self, body: Mapping[str, Any]) -> Completion:
         text = str(body["messages"][-1]["content"])[-60:]
@@ -123,7 +123,7 @@ FAULTS: dict[str, tuple[Callable[[Answers], None], set[str]]] = {
     "a request that was put off reads a neighbour's block": (
         of_another("pressed 3", "pressed 2"), {ANSWERS}
     ),
-    "a request that was put off says a part twice": (
+    "a preempted request repeats a part": (
         changed("pressed 5", lambda one: wrote(one, one.content + one.content)), {ANSWERS}
     ),
     "a beginning that was evicted is taken from the cache": (

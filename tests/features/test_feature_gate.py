@@ -1,4 +1,4 @@
-"""The run's options choose the combinations; a name that is none ends it at once."""
+"""The run's options choose the combinations; an unknown name ends it at once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 NOWHERE = Path("/nonexistent")
 
 
-def test_a_feature_that_is_none_is_named_before_anything_boots(pytester: pytest.Pytester) -> None:
+def test_unknown_feature_is_named_before_a_boot(pytester: pytest.Pytester) -> None:
     ran = pytester.runpytest_subprocess("--model", "qwen3.5", "--features", "ngrm")
     ran.stderr.fnmatch_lines(["*unknown feature 'ngrm'; did you mean 'ngram'?*"])
     assert ran.ret == 4
 
 
-def test_an_adapter_of_the_lane_that_is_none_is_named_before_anything_boots(
+def test_invalid_adapter_of_the_lane_is_named_before_a_boot(
     pytester: pytest.Pytester,
 ) -> None:
     lane = 'title = "mine"\npython = "python"\n[lora_modules]\nsql = "missing"\n'
@@ -78,7 +78,7 @@ def test_an_incident_that_is_sent_again_brings_its_combination() -> None:
     assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
 
 
-def test_pairs_boot_what_kills_a_family_by_itself_on_its_release() -> None:
+def test_pairs_boot_deadly_features_separately_on_their_release() -> None:
     options, machine = SimpleNamespace(features="pairs"), SimpleNamespace(gpus=())
     replays: Any = SimpleNamespace(repro=None)
 
@@ -102,7 +102,7 @@ def test_an_incident_of_adapters_brings_its_combination_too() -> None:
     lane: Any = SimpleNamespace(serve={}, env={})
     (combination,) = resolve._combinations(options, machine, replays, lane)  # type: ignore[arg-type]
     assert combination.name == "lora-two"
-    # That of a server which has adapters without any feature boots nothing else.
+    # The test of a server that has adapters without any feature boots nothing else.
     incident.test = "test_answers_name_their_adapter[qwen3.5-none]"
     assert resolve._combinations(options, machine, replays, lane) == ()  # type: ignore[arg-type]
 
@@ -124,14 +124,14 @@ def asked(combinations: Sequence[str], *fixtures: str, base_url: str | None = No
     return made
 
 
-def test_the_own_server_is_asked_before_another_gate_ends_it() -> None:
+def test_own_server_gets_requests_before_another_gate_ends_it() -> None:
     assert asked(["lora"], "combination") == ["feature_boots"]
-    assert asked([], "combination") == [], "no features are asked for"
+    assert asked([], "combination") == [], "no features are requested"
     assert asked(["lora"], "server") == [], "no gate of combinations runs"
     assert asked(["lora"], "combination", base_url="http://host/v1") == [], "it is not this run's"
 
 
-def test_the_gate_that_ends_the_server_asks_it_first() -> None:
+def test_gate_that_ends_the_server_sends_its_requests_first() -> None:
     tree = ast.parse(verdict_gates.gate_files()["boot"].read_text())
     (ends,) = (one for one in tree.body if getattr(one, "name", "") == "test_leaves_nothing_behind")
     marks = [ast.unparse(mark) for mark in ends.decorator_list]  # type: ignore[attr-defined]

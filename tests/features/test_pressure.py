@@ -1,4 +1,4 @@
-"""Requests fill a small cache to less than a block each, and their answers want one more."""
+"""Requests fill a small cache to less than a block each, and their answers need one more."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def told(blocks: int = 4096, size: int = 128, concurrency: float = 128.0) -> Sta
     return Startup(figures={"kv_concurrency": concurrency}, cache=cache)
 
 
-def test_cache_holds_one_request_of_the_whole_context() -> None:
+def test_cache_has_room_for_one_request_of_full_context() -> None:
     found = pressure.of(told(), {})
     assert found
-    assert found.blocks == 39  # 32 hold one
+    assert found.blocks == 39  # 32 are for one request
     assert found.at_once == pressure.COMPANY
 
 
-def test_no_more_are_asked_than_run_at_once() -> None:
+def test_requests_do_not_exceed_the_servers_concurrency() -> None:
     found = pressure.of(told(), {"max_num_seqs": 4})
     assert found
     assert found.at_once == 4

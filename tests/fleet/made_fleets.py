@@ -42,11 +42,11 @@ def verdict(
     suite: str = __version__,
     created: str = "2026-11-27T00:00:00+00:00",
 ) -> dict[str, Any]:
-    """Return what a shard's `verdict.json` has, as far as a fleet reads it."""
+    """Return the parts of a shard's `verdict.json` that a fleet reads."""
     gates = []
     for gate in shard.gates:
         outcome = (outcomes or {}).get(gate, "PASS")
-        reason = "" if outcome == "PASS" else f"{gate} says so"
+        reason = "" if outcome == "PASS" else f"{gate} failed"
         test = {
             "test": f"test_{gate}", "outcome": outcome, "reason": reason, "duration_s": 2.0,
             "evidence": dict(evidence or {}),

@@ -1,4 +1,4 @@
-"""Alarms by odds among many gates: a clear one stands, one in a hundred does not."""
+"""Alarms by odds among many gates: a clear one stays, one in a hundred does not."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def test_alarm_of_one_gate_stands() -> None:
     assert sentences == []
 
 
-def test_alarm_just_clear_enough_for_one_gate_is_none_among_sixty() -> None:
+def test_alarm_just_clear_enough_for_one_gate_is_unclear_among_sixty() -> None:
     results, (sentence,) = corrected([measured(0.9), *(measured(50.0) for _ in range(59))])
     assert results[0].outcome is Outcome.INCONCLUSIVE
     assert "one of 60 gates" in results[0].reason
     assert "REGRESSION: -6.0% tokens/s" in sentence
 
 
-def test_clear_alarms_stand_in_the_order_of_holm() -> None:
-    # Of four: below 1/4, then 1/3, then not below 1/2, after which nothing stands.
+def test_clear_alarms_stay_in_the_order_of_holm() -> None:
+    # Four gates: below 1/4, then 1/3, then not below 1/2, after which no alarm stays.
     alarms = [0.6, 0.2, 0.3, 0.9]
     results, sentences = corrected([measured(alarm) for alarm in alarms])
     assert [result.outcome for result in results] == [
@@ -43,14 +43,14 @@ def test_clear_alarms_stand_in_the_order_of_holm() -> None:
     assert len(sentences) == 2
 
 
-def test_failure_of_another_gate_is_no_matter_of_odds() -> None:
+def test_failure_of_another_gate_does_not_depend_on_odds() -> None:
     results, _ = corrected([measured(0.9, gate="tools"), *(measured(9.0) for _ in range(9))])
     assert results[0].outcome is Outcome.FAIL
 
 
 @pytest.mark.parametrize("gates", [1, 9, 63])
 def test_clean_fleets_alarm_no_more_often_than_one_gate(gates: int) -> None:
-    """Of 1,000 clean fleets at most 1 % are rejected, within what chance adds (binomial)."""
+    """At most 1 % of 1,000 clean fleets are rejected, within chance (binomial)."""
     draw = random.Random(gates)  # noqa: S311 - it hides nothing
     rejected = sum(
         any(

@@ -40,7 +40,7 @@ def test_one_failure_rejects_the_fleet(tmp_path: Path) -> None:
           verdict(PLAN.shard("kimi-cpu"), {"tools": "FAIL"}))  # fmt: skip
     fleet = merge(tmp_path)
     assert fleet.verdict.promotion == "REJECT"
-    assert fleet.verdict.reasons == ("kimi on cpu: tools is FAIL: tools says so",)
+    assert fleet.verdict.reasons == ("kimi on cpu: tools is FAIL: tools failed",)
 
 
 def test_missing_shards_hold(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_reruns_of_killed_shards_give_the_verdict_of_an_unbroken_run(tmp_path: P
     assert texts[0] == texts[1]
 
 
-def test_shard_that_ran_twice_alike_holds_nothing(tmp_path: Path) -> None:
+def test_shard_with_two_equal_runs_does_not_block(tmp_path: Path) -> None:
     leave_all(tmp_path, PLAN)
     leave(tmp_path / "again", PLAN, PLAN.shards[0])
     fleet = merge(tmp_path)
@@ -90,7 +90,7 @@ def test_shard_that_contradicts_itself_counts_as_its_worst(tmp_path: Path) -> No
     shard = PLAN.shard("glm-cpu")
     leave(tmp_path / "again", PLAN, shard, verdict(shard, {"stop": "FAIL"}))
     fleet = merge(tmp_path)
-    assert "glm on cpu: stop is FAIL: stop says so" in fleet.verdict.reasons
+    assert "glm on cpu: stop is FAIL: stop failed" in fleet.verdict.reasons
     (sentence,) = fleet.doubled
     assert "they contradict one another: stop: test_stop is FAIL, then PASS" in sentence
 
@@ -126,7 +126,7 @@ def test_foreign_shards_are_left_out_and_named(kind: str, says: str, tmp_path: P
     assert fleet.verdict.promotion == "HOLD"
 
 
-def test_gate_that_does_not_apply_holds_nothing(tmp_path: Path) -> None:
+def test_gate_that_does_not_apply_does_not_block(tmp_path: Path) -> None:
     leave_all(tmp_path, PLAN)
     shard = PLAN.shard("glm-cpu")
     document = verdict(shard, {"tools": "N/A"})
@@ -144,14 +144,14 @@ def test_gate_that_did_not_run_in_its_shard_holds(tmp_path: Path) -> None:
     assert merge(tmp_path).verdict.reasons == ("glm on cpu: tools did not run",)
 
 
-def test_report_of_the_lane_it_was_held_against_is_not_the_shards(tmp_path: Path) -> None:
+def test_report_of_the_compared_lane_is_not_the_shards(tmp_path: Path) -> None:
     leave_all(tmp_path, PLAN)
     shutil.copytree(tmp_path / "kimi-cpu", tmp_path / "glm-cpu" / "against")
     assert merge(tmp_path).verdict.promotion == "PROMOTE"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "another"}'])
-def test_file_that_is_no_verdict_is_refused(text: str, tmp_path: Path) -> None:
+def test_invalid_verdict_is_refused(text: str, tmp_path: Path) -> None:
     leave_all(tmp_path, PLAN)
     (tmp_path / "glm-cpu" / "verdict.json").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=r"glm-cpu/verdict\.json"):

@@ -1,4 +1,4 @@
-"""What a server needs of a machine: by its flags, its lane, and the plan of its memory."""
+"""A server's needs: by its flags, its lane, and the plan of its memory."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def test_a_larger_share_needs_less() -> None:
     ("source", "serve"),
     [("org/nobody-has-it", {}), ("/nowhere", {}), (MINIATURE.source, {"max_model_len": "many"})],
 )
-def test_no_plan_is_no_figure(source: str, serve: dict[str, object]) -> None:
+def test_missing_memory_plan_gives_no_figure(source: str, serve: dict[str, object]) -> None:
     assert needs.memory_gib(Checkpoint("own", source), serve) == 0

@@ -1,4 +1,4 @@
-"""Which shards there are, what they are called, and how long they take."""
+"""The shards, their names, and their durations."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_a_gate_that_takes_longer_has_a_shard_of_its_own() -> None:
     assert [shard.seconds for shard in plan.shards] == [32, 530, 32]
 
 
-def test_names_are_those_of_kubernetes_and_none_stands_twice() -> None:
+def test_names_are_valid_in_kubernetes_and_unique() -> None:
     families = ["qwen3.5", "qwen3-5", "Gemma/3", "a" * 80]
     names = [shard.name for shard in plan_of(*map(served, families)).shards]
     assert names[:3] == ["qwen3-5-cpu", "qwen3-5-cpu-x2", "gemma-3-cpu"]
     assert all(re.fullmatch(r"[a-z0-9](?:[-a-z0-9]{0,54}[a-z0-9])?", name) for name in names)
 
 
-def test_recorded_times_change_no_plan_that_is_not_cut_by_time() -> None:
+def test_recorded_times_only_change_plans_with_a_time_limit() -> None:
     durations = Durations(SECONDS)
     durations.add(verdict(plan_of().shards[0]))
     plan = compose([served("qwen3.5")], (), durations)
@@ -78,7 +78,7 @@ def test_plan_without_a_gate_is_refused() -> None:
         compose([served("glm", gates=["features"])], (), Durations(SECONDS))
 
 
-def test_batches_hold_as_many_shards_as_an_engine_takes() -> None:
+def test_batches_have_as_many_shards_as_an_engine_accepts() -> None:
     plan = plan_of(*(served(f"family{number}") for number in range(7)))
     assert [len(batch) for batch in batches(plan.shards, 3)] == [3, 3, 1]
     assert batches(plan.shards, None) == [plan.shards]

@@ -48,6 +48,6 @@ def test_plans_share_a_store(tmp_path: Path) -> None:
     assert reports.read([pushed.pull(store, PLAN, None)]) == []
 
 
-def test_folder_of_reports_is_no_store(tmp_path: Path) -> None:
+def test_folder_of_reports_is_not_a_store(tmp_path: Path) -> None:
     leave(tmp_path / "shards" / "a", PLAN, PLAN.shards[0])
     assert not pushed.holds(str(tmp_path / "shards"))

@@ -35,7 +35,7 @@ def test_plan_is_read_as_written(tmp_path: Path) -> None:
     ],
     ids=["empty", "edited", "type", "unknown", "newer", "missing"],
 )
-def test_file_that_is_no_plan_is_refused(
+def test_invalid_plan_is_refused(
     edit: Callable[[dict[str, Any]], object], says: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "fleet.json"
@@ -48,7 +48,7 @@ def test_file_that_is_no_plan_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1, "a": 2}'])
-def test_file_that_is_no_object_is_refused(text: str, tmp_path: Path) -> None:
+def test_plan_without_an_object_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "fleet.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=r"fleet\.json"):

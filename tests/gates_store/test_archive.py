@@ -1,4 +1,4 @@
-"""An archive is unpacked where it holds files alone; anything else is refused by its name."""
+"""An archive with only files is unpacked; any other member is refused by its name."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_cut_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_head_that_claims_much_does_not_allocate_it(tmp_path: Path) -> None:
-    """A pax header says how many bytes of it follow; tarfile reads them at once."""
+    """A pax header declares its bytes; tarfile reads them at once."""
     info = tarfile.TarInfo("golden/x")
     info.type, info.size = tarfile.XHDTYPE, 7 * 2**30
     path = tmp_path / "s.tar"

@@ -1,4 +1,4 @@
-"""What is pushed to a store comes back as it was, from a folder, from S3 and over HTTP."""
+"""Pushed files are pulled unchanged, from a folder, from S3 and over HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def write(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_what_was_pushed_comes_back(source: str, tmp_path: Path) -> None:
+def test_pushed_files_are_pulled_unchanged(source: str, tmp_path: Path) -> None:
     golden = write(tmp_path / "golden", boot="ok", stop="<|im_end|>")
     shelf = shelf_of(source)
     assert shelf.count() == 0
@@ -137,7 +137,7 @@ def test_record_from_outside_is_not_trusted(record: str, says: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["../main", "", "/etc", "a//b", "a b", "x" * 300, ".hidden"])
-def test_name_is_no_path(name: str, tmp_path: Path) -> None:
+def test_name_cannot_be_a_path(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be a name in a store"):
         shelf_of(str(tmp_path), "golden", name)
 
@@ -153,7 +153,7 @@ def test_token_of_a_store_behind_http(tmp_path: Path, monkeypatch: pytest.Monkey
         ]  # fmt: skip
 
 
-def test_store_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_store_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = pytest.raises(UserError, match=r"(?s)the store failed: s3://nobody-has-it/x/.*bucket")
     with team_stores.s3(monkeypatch), failed:
         shelf_of("s3://nobody-has-it/x").push(Path(__file__))
@@ -162,7 +162,7 @@ def test_store_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("entry", ["nothing", "link", "missing"])
-def test_what_cannot_be_pushed_is_told(entry: str, tmp_path: Path) -> None:
+def test_files_that_cannot_be_pushed_are_reported(entry: str, tmp_path: Path) -> None:
     folder = tmp_path / "golden"
     if entry != "missing":
         folder.mkdir()

@@ -26,7 +26,7 @@ def unpacked(data: bytes, name: str) -> bytes:
 def test_a_database_is_packed_as_it_was_at_one_moment(tmp_path: Path) -> None:
     path, back = tmp_path / "history.sqlite", tmp_path / "back.sqlite"
     file = sqlite3.connect(path, isolation_level=None)
-    file.execute("PRAGMA journal_mode=WAL")  # what is committed last lies beside the file
+    file.execute("PRAGMA journal_mode=WAL")  # the last commit is in a second file
     file.execute("CREATE TABLE runs (number INTEGER)")
     file.execute("INSERT INTO runs VALUES (1)")
     file.execute("BEGIN")
@@ -49,7 +49,7 @@ def test_the_same_database_is_the_same_archive(tmp_path: Path) -> None:
     assert packed(path) == packed(path)
 
 
-def test_a_broken_database_is_told(tmp_path: Path) -> None:
+def test_broken_database_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     path.write_bytes(b"SQLite format 3\0" + b"no pages" * 200)
     with pytest.raises(UserError, match=r"history\.sqlite: a database that cannot be read"):

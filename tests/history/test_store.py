@@ -60,7 +60,7 @@ def write_some(path: Path, start: int) -> None:
 
 
 def test_concurrent_writers_lose_nothing(path: Path) -> None:
-    """None of them finds a file, and each makes it."""
+    """None of them finds a file, so each makes it."""
     context = multiprocessing.get_context("fork")
     writers = [
         context.Process(target=write_some, args=(path, EACH * number))

@@ -88,7 +88,7 @@ def test_shard_without_a_verdict_is_named_with_the_command_for_it(
     assert main(["merge", "shards", "--json"]) == 0
 
 
-def test_matrix_writes_what_an_engine_takes(project: Path, capsys: Captured) -> None:
+def test_matrix_writes_the_files_of_an_engine(project: Path, capsys: Captured) -> None:
     assert main([*MATRIX, "--as", "slurm", "--out", "ci"]) == 0
     assert "written: ci/fleet.sbatch" in capsys.readouterr().err
     assert "\n  qwen3-5-cpu\n  gemma-cpu\n" in (project / "ci" / "fleet.sbatch").read_text()
@@ -120,12 +120,12 @@ def test_recorded_times_cut_the_shards(
         (["merge", "nowhere"], "fleet.json"),
     ],
 )
-def test_what_makes_no_sense_is_refused(words: list[str], says: str, capsys: Captured) -> None:
+def test_invalid_options_are_refused(words: list[str], says: str, capsys: Captured) -> None:
     assert main(words) == 2
     assert says in capsys.readouterr().err
 
 
-def test_another_version_of_the_suite_runs_no_shard(project: Path, capsys: Captured) -> None:
+def test_another_version_does_not_run_a_shard(project: Path, capsys: Captured) -> None:
     main(MATRIX)
     plan = shards.read(project / "fleet.json")
     shards.write(project / "fleet.json", shards.FleetPlan(plan.shards, "0.0.1"))
@@ -157,7 +157,7 @@ def test_part_of_the_cores_is_kept_to(
         (["matrix", "--shard-minutes", "nan"], "expected minutes above 0, got nan"),
     ],
 )
-def test_value_that_is_none_is_refused(words: list[str], says: str, capsys: Captured) -> None:
+def test_invalid_value_is_refused(words: list[str], says: str, capsys: Captured) -> None:
     with pytest.raises(SystemExit) as caught:
         main(words)
     assert caught.value.code == 2

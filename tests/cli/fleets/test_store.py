@@ -63,7 +63,7 @@ def test_push_list_and_pull(project: Path, capsys: Captured) -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_impossible_pushes_and_pulls_are_reported(
     words: list[str], says: str, project: Path, capsys: Captured
 ) -> None:
     (project / "golden").mkdir()

@@ -118,7 +118,7 @@ JOB = {
                     "properties": {
                         "spec": {
                             "required": ["containers", "restartPolicy"],
-                            # backoffLimitPerIndex wants it.
+                            # backoffLimitPerIndex requires it.
                             "properties": {"restartPolicy": {"const": "Never"}},
                         }
                     }
@@ -142,7 +142,7 @@ def test_no_upload_of_github_and_buildkite_is_beyond_the_limit() -> None:
     assert [len(yaml.safe_load(text)["steps"]) for text in uploads.values()] == [498, 104]
 
 
-def test_gpus_are_asked_for_where_a_server_needs_them() -> None:
+def test_gpus_are_requested_if_a_server_needs_them() -> None:
     jobs = yaml.safe_load(text_of(github))["jobs"]
     assert [job["runs-on"] for job in jobs.values()] == [
         "ubuntu-24.04", ["self-hosted", "linux", "gpu"], "ubuntu-24.04",
@@ -159,7 +159,7 @@ def test_gpus_are_asked_for_where_a_server_needs_them() -> None:
 
 @pytest.mark.parametrize("number", range(2))
 def test_an_index_picks_its_shard(number: int, tmp_path: Path) -> None:
-    """What Kubernetes and Slurm do: run one script, each time with another index."""
+    """Run one script several times, each time with another index, as Kubernetes and Slurm do."""
     (tmp_path / "pip").write_text("#!/bin/sh\n", encoding="utf-8")
     (tmp_path / "vllm-gates").write_text('#!/bin/sh\necho "$@"\n', encoding="utf-8")
     for path in tmp_path.iterdir():
