@@ -30,7 +30,7 @@ def size(**quantisation: Any) -> object:
         ({**GPTQ, "dynamic": [1]}, "'dynamic' of the quantisation is [1]; expected a table"),
         ({**GPTQ, "dynamic": "x"}, "'dynamic' of the quantisation is 'x'"),
         ({**GPTQ, "extra_config": 5}, "'extra_config' of the quantisation is 5"),
-        ({**GPTQ, "dynamic": {"-:[": {}}}, "'[' is no regular expression"),
+        ({**GPTQ, "dynamic": {"-:[": {}}}, "'[' is not a regular expression"),
     ],
 )  # fmt: skip
 def test_a_value_that_is_not_a_table_is_named(quantisation: dict[str, Any], says: str) -> None:

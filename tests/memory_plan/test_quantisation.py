@@ -130,7 +130,7 @@ def test_compressed_tensors_lists_have_names_and_expressions(
 
 def test_expression_that_is_none_is_named() -> None:
     groups = {"group_0": {"targets": ["re:(["], "weights": INT4_GROUPS}}
-    with pytest.raises(UserError, match=r"'\(\[' is no regular expression"):
+    with pytest.raises(UserError, match=r"'\(\[' is not a regular expression"):
         total(LLAMA_8B, quant_method="compressed-tensors", config_groups=groups)
 
 

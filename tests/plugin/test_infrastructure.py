@@ -65,9 +65,9 @@ def test_failing_tls_yields_hold(project: Project, fakes: Fakes) -> None:
         (403, {}, "forbids access (403 on /v1/models)"),
         (404, {"detail": "Not Found"}, "is this an OpenAI-compatible server?"),
         (429, {}, "a gateway limits the rate of requests (429 on /v1/models)"),
-        (502, Text("<h1>Bad Gateway</h1>", "text/html"), "no server behind it does (502"),
-        (503, {}, "no server behind it does (503"),
-        (504, {}, "no server behind it does (504"),
+        (502, Text("<h1>Bad Gateway</h1>", "text/html"), "no server behind it answers (502"),
+        (503, {}, "no server behind it answers (503"),
+        (504, {}, "no server behind it answers (504"),
         (302, {}, "is this an OpenAI-compatible server?"),
         (200, Text("<form>Log in</form>", "text/html"), "is this an OpenAI-compatible server?"),
     ],
@@ -201,7 +201,8 @@ class GoesAway(ScriptedServer):
 
 
 @pytest.mark.parametrize(
-    ("status", "says"), [(None, "Connection refused"), (429, "no more requests"), (401, "API key")]
+    ("status", "says"),
+    [(None, "Connection refused"), (429, "limits the rate of requests"), (401, "API key")],
 )
 def test_server_that_is_no_longer_reached_yields_hold(
     project: Project, status: int | None, says: str
