@@ -1,4 +1,4 @@
-"""Prints docs/reference.md from the code: options, files and their keys, commands, outcomes, schemas.
+"""Prints docs/reference.md from the code: options, files, commands, outcomes and schemas.
 
 python docs/reference.py > docs/reference.md
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import itertools
 import json
 import re
 import typing
@@ -36,9 +37,10 @@ SCHEMAS = {
 TOP = """\
 # Reference
 
-Made by `python docs/reference.py > docs/reference.md` from the code; edit the docstrings and help texts there.
+Made by `python docs/reference.py > docs/reference.md` from the docstrings and help texts of the
+code; edit those.
 
-To learn by doing, start with the [tutorial](tutorial.md). To solve one task, find it in the [index](index.md).
+To learn by doing, follow the [tutorial](tutorial.md). To solve one task, see the [index](index.md).
 """
 FILES = (
     (
@@ -136,7 +138,7 @@ def _outcomes() -> Iterator[str]:
 def _commands() -> Iterator[str]:
     yield "## Commands\n"
     for name, parser in _parsers(cli_main.parser(), cli_main.PROG):
-        yield f"### `{name}`\n"
+        yield f"### {name}\n"
         yield f"{_sentence(parser.description or '')}\n"
         rows = [*_arguments(parser)]
         if rows:
@@ -214,7 +216,7 @@ def _keys(record: type) -> dict[str, tuple[Any, str]]:
     hints = typing.get_type_hints(record)
     keys = {}
     for name, one in fields.items():
-        if name in ("file",):
+        if name == "file":
             continue
         default = one.default_factory() if one.default_factory else one.default
         keys[name] = (hints.get(name, one.annotation), _default(default))
@@ -251,7 +253,7 @@ def _texts(record: type) -> dict[str, str]:
             continue
         (node,) = ast.parse(inspect.cleandoc("\n" + inspect.getsource(one))).body
         body = getattr(node, "body", [])
-        for before, after in zip(body, body[1:], strict=False):
+        for before, after in itertools.pairwise(body):
             if (
                 isinstance(before, ast.AnnAssign)
                 and isinstance(before.target, ast.Name)
@@ -288,7 +290,7 @@ def _json_type(schema: dict[str, Any]) -> str:
 
 def _api() -> Iterator[str]:
     yield "## Public API\n"
-    yield "Import these names from `pytest_vllm_gates`. Everything else may change in any release.\n"
+    yield "Import these names from `pytest_vllm_gates`. All else may change in any release.\n"
     yield "| name | meaning |\n| --- | --- |"
     for name in pytest_vllm_gates.__all__:
         yield f"| `{name}` | {_cell(_first(getattr(pytest_vllm_gates, name)))} |"

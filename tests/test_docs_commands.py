@@ -107,6 +107,7 @@ def test_the_readme_and_the_docs_have_commands_of_each_kind() -> None:
         "KEY=$(secret) pytest --modle qwen3.5",
         "echo x | vllm-gates explain - --bad",
         "frobnicate --model qwen3.5",
+        "nox -s unti",
     ],
 )
 def test_a_command_that_its_program_refuses_is_noticed(line: str, config: pytest.Config) -> None:

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md shows is right: its example is read, and every section ends with a test."""
+"""docs/contributing.md is right: its example is read, and every section ends with a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pytest_vllm_gates.diagnosis import explain, signature
 
 ROOT = Path(__file__).parent.parent
-TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", TEXT, re.MULTILINE))
 WORK = ("Add ", "Pin ", "List ", "Name ", "Teach ")
 

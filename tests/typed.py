@@ -132,10 +132,24 @@ def tried(words: Sequence[str], config: pytest.Config) -> None:
         except SystemExit as ended:
             if ended.code:  # 0 where it is asked for help
                 raise
+    elif name == "nox":
+        _sessions(words)
     elif name in OURS:
         _python(words)
     elif name not in OF_OTHERS:
         raise NoCommand(f"{name} is no program that pages name: {shlex.join(words)}")
+
+
+def _sessions(words: Sequence[str]) -> None:
+    """Raise `NoCommand` if `nox -s` names a session that the noxfile lacks."""
+    known = re.findall(
+        r"^@nox\.session\ndef (\w+)\(",
+        (ROOT / "noxfile.py").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    named = words[2:] if words[1:2] == ["-s"] else []
+    if not named or not set(named) <= set(known):
+        raise NoCommand(f"noxfile.py lacks a session: {shlex.join(words)}")
 
 
 def _python(words: Sequence[str]) -> None:

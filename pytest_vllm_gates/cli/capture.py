@@ -201,7 +201,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--base-url", required=True, metavar="URL", help="http://host:8000/v1")
     parser.add_argument(
         "--request", required=True, metavar="FILE",
-        help="the JSON body, an incident's folder, or what `vllm-gates incident from` reads; "
+        help="the JSON body, an incident's folder, or what `vllm-gates incident from FILE` reads; "
         "- for the standard input",
     )  # fmt: skip
     declare_file_options(parser)

@@ -113,8 +113,6 @@ def readiness(
     for probe in stopped.probes:
         if probe.at_s >= AT_ONCE_S and probe.health == OK and probe.chat != OK:
             answered = "was refused" if probe.chat is None else f"was answered {probe.chat}"
-            says = (
-                f"{probe.at_s:.1f} s after {since} /health says 200 after a new request {answered}"
-            )
+            says = f"{probe.at_s:.1f} s after {since}, /health returns 200 after a request {answered}"
             return [Finding(case, says)], [case]
     return [], [case]

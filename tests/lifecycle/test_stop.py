@@ -79,7 +79,7 @@ def test_a_health_check_that_lies_is_reported(
     monkeypatch.setattr(stop, "GRACE_S", 3.0)
     stopped = stop.stop(*_with_body(started("lies")))
     ((finding,), _) = checks.readiness(stopped)
-    assert "/health says 200 after a new request was answered 503" in finding.says
+    assert "/health returns 200 after a request was answered 503" in finding.says
 
 
 def test_streams_that_do_not_begin_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

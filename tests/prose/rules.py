@@ -25,17 +25,21 @@ LITERAL = re.compile(
 RELATIVE = re.compile(r"^[\W_]*(?:What|Who|Whoever|Whose|Where|Which|Whichever|Whatever|Of)\b")
 QUESTION = re.compile(r"\?[\"')*]*$")
 CONDITION = ("If", "To", "When", "Before", "After", "Without", "With", "Unless", "For")
-INSTRUCTIONS = frozenset(
-    "Add Allow Answer Append Apply Avoid Boot Build Call Change Check Choose Clone Commit Compare"
-    " Configure Confirm Connect Continue Copy Count Create Cut Declare Define Delete Describe Do"
-    " Download Draw Edit Enable End Expect Export Fetch Find Fix Follow Format Generate Get Give"
-    " Go Group Include Install Judge Keep Label Leave Let List Load Look Make Mark Measure Mount"
-    " Move Name Note Open Pass Paste Pick Pin Plan Point Prefer Press Print Publish Pull Push Put"
-    " Quote Raise Read Rebuild Record Remove Rename Repeat Replace Report Reproduce Rerun Reset"
-    " Restart Restore Return Review Run Save Search See Select Send Serve Set Share Show Skip"
-    " Split Start State Stop Store Switch Take Test Train Treat Try Turn Type Undo Update Upload"
-    " Use Wait Watch Write".split()
-)
+INSTRUCTIONS = frozenset({
+    "Add", "Allow", "Answer", "Append", "Apply", "Avoid", "Boot", "Build", "Call", "Change",
+    "Check", "Choose", "Clone", "Commit", "Compare", "Configure", "Confirm", "Connect",
+    "Continue", "Copy", "Count", "Create", "Cut", "Declare", "Define", "Delete", "Describe",
+    "Do", "Download", "Draw", "Edit", "Enable", "End", "Expect", "Export", "Fetch", "Find",
+    "Fix", "Follow", "Format", "Generate", "Get", "Give", "Go", "Group", "Include", "Install",
+    "Judge", "Keep", "Label", "Leave", "Let", "List", "Load", "Look", "Make", "Mark",
+    "Measure", "Mount", "Move", "Name", "Note", "Open", "Pass", "Paste", "Pick", "Pin", "Plan",
+    "Point", "Prefer", "Press", "Print", "Publish", "Pull", "Push", "Put", "Quote", "Raise",
+    "Read", "Rebuild", "Record", "Remove", "Rename", "Repeat", "Replace", "Report",
+    "Reproduce", "Rerun", "Reset", "Restart", "Restore", "Return", "Review", "Run", "Save",
+    "Search", "See", "Select", "Send", "Serve", "Set", "Share", "Show", "Skip", "Split",
+    "Start", "State", "Stop", "Store", "Switch", "Take", "Test", "Train", "Treat", "Try",
+    "Turn", "Type", "Undo", "Update", "Upload", "Use", "Wait", "Watch", "Write",
+})  # fmt: skip
 
 
 class Shares(NamedTuple):

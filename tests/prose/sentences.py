@@ -42,7 +42,7 @@ def split(text: str, line: int = 1) -> Iterator[Sentence]:
     begun = ""
     for part in END.split(" ".join(text.split())):
         begun = f"{begun} {part}" if begun else part
-        if ABBREVIATION.search(begun):
+        if ABBREVIATION.search(begun) or begun.count("`") % 2:
             continue
         if len(WORD.findall(CODE.sub("", begun))) > 1:
             yield Sentence(line, begun)
@@ -50,7 +50,7 @@ def split(text: str, line: int = 1) -> Iterator[Sentence]:
 
 
 def of_markdown(path: Path) -> Iterator[Sentence]:
-    """The sentences of a page: paragraphs, list items and table cells, without headings and code."""
+    """The sentences of a page: paragraphs, list items and table cells; no headings, no code."""
     tokens = MarkdownIt("commonmark").enable("table").parse(path.read_text(encoding="utf-8"))
     line = 1
     for before, token in zip([None, *tokens], tokens, strict=False):
@@ -63,7 +63,7 @@ def of_markdown(path: Path) -> Iterator[Sentence]:
 
 
 def _plain(children: list) -> str:  # type: ignore[type-arg]
-    """The words of a paragraph; code is kept in its backquotes, pictures and links lose addresses."""
+    """The words of a paragraph; code stays in backquotes, links and pictures lose addresses."""
     kept = []
     for child in children:
         if child.type == "text":
