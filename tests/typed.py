@@ -27,8 +27,8 @@ ROOT = Path(__file__).parent.parent
 OURS = ("pytest", "vllm-gates", "python", "python3")
 """Programs that are read by their own parsers."""
 OF_OTHERS = {
-    "$PYTHON", "apt-get", "cat", "cd", "cp", "curl", "docker", "export", "git", "hf", "kubectl",
-    "mkdir", "mutmut", "mv", "mypy", "openllm", "pip", "podman", "printf", "rm", "ruff", "sed",
+    "$PYTHON", "apt-get", "cat", "cd", "codespell", "cp", "curl", "docker", "export", "git", "hf",
+    "kubectl", "mkdir", "mutmut", "mv", "mypy", "openllm", "pip", "podman", "printf", "rm", "ruff", "sed",
     "seq", "sh", "srun", "ssh", "xargs",
 }  # fmt: skip
 """Programs that a page may name and nobody can try without what they need."""

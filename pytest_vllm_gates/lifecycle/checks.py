@@ -113,6 +113,7 @@ def readiness(
     for probe in stopped.probes:
         if probe.at_s >= AT_ONCE_S and probe.health == OK and probe.chat != OK:
             answered = "was refused" if probe.chat is None else f"was answered {probe.chat}"
-            says = f"{probe.at_s:.1f} s after {since}, /health returns 200 after a request {answered}"
+            after = f"{probe.at_s:.1f} s after {since}"
+            says = f"{after}, /health returns 200 after a request {answered}"
             return [Finding(case, says)], [case]
     return [], [case]

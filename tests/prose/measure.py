@@ -6,10 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import rules
-import sentences
+from prose import rules, sentences
 
 
 def files(paths: list[Path]) -> list[Path]:

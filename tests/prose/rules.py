@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sentences import Sentence
+    from prose.sentences import Sentence
 
 CODE = re.compile(r"`+[^`]*`+|\"[^\"]*\"|“[^”]*”")
 BANNED = re.compile(
@@ -24,7 +24,7 @@ LITERAL = re.compile(
 )
 RELATIVE = re.compile(r"^[\W_]*(?:What|Who|Whoever|Whose|Where|Which|Whichever|Whatever|Of)\b")
 QUESTION = re.compile(r"\?[\"')*]*$")
-CONDITION = ("If", "To", "When", "Before", "After", "Without", "With", "Unless", "For")
+CONDITIONS = ("If", "To", "When")
 INSTRUCTIONS = frozenset({
     "Add", "Allow", "Answer", "Append", "Apply", "Avoid", "Boot", "Build", "Call", "Change",
     "Check", "Choose", "Clone", "Commit", "Compare", "Configure", "Confirm", "Connect",
@@ -65,7 +65,7 @@ def relative(text: str) -> bool:
 def instructing(text: str) -> bool:
     """Whether a sentence begins with an instruction, or with when or why to follow one."""
     first = re.match(r"[\W_]*([A-Z][a-z]+)\b", text)
-    return bool(first) and (first[1] in CONDITION[:3] or first[1] in INSTRUCTIONS)
+    return first is not None and (first[1] in CONDITIONS or first[1] in INSTRUCTIONS)
 
 
 def shares(sentences: Iterable[Sentence]) -> Shares:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import rules
-import sentences
+from prose import rules, sentences
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
