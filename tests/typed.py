@@ -28,8 +28,8 @@ OURS = ("pytest", "vllm-gates", "python", "python3")
 """Programs that are read by their own parsers."""
 OF_OTHERS = {
     "$PYTHON", "apt-get", "cat", "cd", "codespell", "cp", "curl", "docker", "export", "git", "hf",
-    "kubectl", "mkdir", "mutmut", "mv", "mypy", "openllm", "pip", "podman", "printf", "rm", "ruff", "sed",
-    "seq", "sh", "srun", "ssh", "xargs",
+    "kubectl", "mkdir", "mutmut", "mv", "mypy", "openllm", "pip", "podman", "printf", "rm", "ruff",
+    "sed", "seq", "sh", "srun", "ssh", "xargs",
 }  # fmt: skip
 """Programs that a page may name and nobody can try without what they need."""
 STANDING_FOR = {
