@@ -6,6 +6,7 @@ on `logprob_token_ids`, which returns the log-probabilities of chosen tokens wha
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -25,6 +26,8 @@ CHAT = "/v1/chat/completions"
 LIMIT_S = 180.0
 BLOCK = 128
 """Tokens whose log-probabilities vLLM returns in one answer (`MAX_LOGPROB_TOKEN_IDS`)."""
+AT_A_TIME = 8
+"""Blocks that are read at once: the engine computes them in one batch."""
 BLOCKS = 32
 """Blocks of a vocabulary that are read; a larger one is judged by some of its tokens."""
 TOP = 20
@@ -90,11 +93,13 @@ class SamplingClient:
         """
         if self._size is None:
             self._size = self._measured_size(prompt)
+        size = self._size
+        blocks = [range(begin, min(begin + BLOCK, size)) for begin in range(0, size, BLOCK)]
         known: dict[int, float] = {}
-        for begin in range(0, self._size, BLOCK):
-            block = range(begin, min(begin + BLOCK, self._size))
-            known |= self.scores(prompt, block)
-        return Law.of(known) if len(known) == self._size > 0 else None
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            for read in pool.map(lambda block: self.scores(prompt, block), blocks):
+                known |= read
+        return Law.of(known) if len(known) == size > 0 else None
 
     def _measured_size(self, prompt: Sequence[int]) -> int:
         """Return the size of a small vocabulary, 0 if it is large or the server hides it."""
