@@ -91,6 +91,7 @@ def test_commit_that_brought_a_defect_is_found(
     assert lane.start.server == ("-m", "vllm.entrypoints.launchers.api_server.entry")
 
 
+@pytest.mark.slow
 def test_commits_without_a_wheel_make_the_answer_a_range(
     project: Path, made_hosts: MadeHosts, capsys: Captured
 ) -> None:

@@ -38,6 +38,8 @@ BODIES: list[dict[str, Any]] = [
     {"n": 2, "temperature": 0.7, "stream": True},
 ]  # fmt: skip
 
+FEW_PIECES = 4
+
 
 @as_message
 def leaks_a_marker(message: Message) -> None:
@@ -56,6 +58,7 @@ def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
         env = {KEY: endpoint.api_key or "none"}
         options = ("--canary-key-env", KEY, "--model", "qwen3.5", "--redact-prompts", "keep")
         with shadow(endpoint.base_url, url, tmp_path, *options, env=env) as process:
+            pieces = 0
             for more in BODIES:
                 body = {
                     "model": endpoint.model, "temperature": 0, "max_tokens": 60,
@@ -65,6 +68,7 @@ def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
                 data, headers = json.dumps(body).encode(), endpoint.request_headers()
                 status, _, data = ask(process.port, "POST", CHAT, data, headers, named=False)
                 assert status == 200, data
+                pieces = max(pieces, data.count(b"\n\ndata: "))
             document = process.until_pairs(len(BODIES))
     assert document["pairs"] == len(BODIES)
     failing = {kind["name"]: kind["last"] for kind in document["kinds"] if kind["canary_only"]}
@@ -77,4 +81,7 @@ def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
     else:
         assert document["promotion"] == "HOLD"
         assert failing == {}
-        assert {figure["name"] for figure in document["figures"]} >= {"ttft_s", "itl_s", "tokens"}
+        names = {figure["name"] for figure in document["figures"]}
+        assert names >= {"ttft_s", "tokens"}
+        # A busy machine merges pieces, and an answer in few pieces has no latency between tokens.
+        assert "itl_s" in names or pieces <= FEW_PIECES

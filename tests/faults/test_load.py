@@ -27,7 +27,7 @@ base_url = "{url}"
 batch_invariant = true
 
 [load]
-requests = 24
+requests = 48
 
 [load.limits]
 ttft_p95_s = 30.0
