@@ -69,7 +69,7 @@ def test_report_whose_page_cannot_be_made_has_its_verdict(
 
     monkeypatch.setattr("pytest_vllm_gates.report.html.page.compose", fail)
     report, verdict = publish.publish(tmp_path / "out", empty(), {})
-    assert report.endswith("could not be made: RecursionError: too deep; please report this")
+    assert report.endswith("could not be created: RecursionError: too deep; please report this")
     assert verdict == f"verdict: {tmp_path / 'out' / 'verdict.json'}"
 
 
