@@ -45,7 +45,7 @@ def test_lane_of_an_old_release_is_locked_with_remarks(project: Path, capsys: Ca
     assert "  flag enable_scale_out left out: vLLM has it since 0.30.0\n" in out
     assert "  left out, as a cpu cannot load them: torchaudio, torchcodec\n" in out
     assert (
-        "preflight with qwen3.5: nothing fails\ntry it: pytest --model qwen3.5 --lane mine" in out
+        "preflight with qwen3.5: no check fails\ntry it: pytest --model qwen3.5 --lane mine" in out
     )
     lane = lanes.load("mine", project)
     versions = environment.at_hand(lane, cache=project).versions
