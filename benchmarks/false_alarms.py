@@ -3,12 +3,14 @@
     python benchmarks/false_alarms.py shared --times 10 --log alarms.jsonl
     python benchmarks/false_alarms.py twins --times 10 --log alarms.jsonl [-m "boot or isolation"]
     python benchmarks/false_alarms.py tally --log alarms.jsonl
+    python benchmarks/false_alarms.py add REPORT... [--log FILE]
 
 `shared`: another client sends requests to the server during the runs. `twins`: two lanes name the
 same server, and one is judged against the other. One server is booted for all runs; `clean_runs.py`
 boots one for each. `tally` counts a log. FAIL, REJECT and a run without a verdict are alarms;
 INCONCLUSIVE and HOLD are not. Each run appends a line to the log, so the runs can be split. Exits 1
-if there was an alarm, or a run that its program did not count as clean.
+if there was an alarm, or a run that its program did not count as clean. `add` appends the runs of
+the given reports, all of healthy servers, to RECORDED or the log, and counts that log.
 """
 
 from __future__ import annotations
@@ -46,10 +48,13 @@ CLIENTS = 2
 PAUSE_S = 0.5
 """The longest pause of the other client between two chats, in seconds."""
 TOKENS = (4, 200)
+RECORDED = Path(__file__).parent / "recorded" / "clean_runs.jsonl"
 
 
 def main() -> int:
     """Judge the server `--times` times."""
+    if sys.argv[1:2] == ["add"]:
+        return add(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("how", choices=("shared", "twins", "tally"))
     parser.add_argument("--times", type=int, default=10)
@@ -128,6 +133,47 @@ def record(how: str, model: str, seconds: float, report: dict[str, Any]) -> dict
         "alarm": report.get("promotion") in ("REJECT", None) or "FAIL" in outcomes,
         **_throughput(report),
     }
+
+
+def add(argv: list[str]) -> int:
+    """Append clean runs by their reports, one line a family; return the status of the tally."""
+    parser = argparse.ArgumentParser(prog="false_alarms.py add")
+    parser.add_argument("reports", nargs="+", type=Path, help="folders that --gates-report named")
+    parser.add_argument("--log", type=Path, default=RECORDED)
+    options = parser.parse_args(argv)
+    lines: list[dict[str, Any]] = []
+    for folder in options.reports:
+        file = folder / "verdict.json" if folder.is_dir() else folder
+        if not file.is_file():
+            parser.error(f"{file}: no such file; name the folder that --gates-report named")
+        lines += clean_lines(json.loads(file.read_text(encoding="utf-8")))
+    options.log.parent.mkdir(parents=True, exist_ok=True)
+    with options.log.open("a", encoding="utf-8") as log:
+        log.writelines(json.dumps(line) + "\n" for line in lines)
+    return tally(options.log)
+
+
+def clean_lines(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a line for each family of a run on a healthy server."""
+    lines = []
+    for family in report["families"]:
+        of_family = {**report, "families": [family]}
+        seconds = sum(gate["duration_s"] for gate in family["gates"])
+        line = record(f"booted on {report['lane']['name']}", family["name"], seconds, of_family)
+        failed = sorted(gate["gate"] for gate in family["gates"] if gate["outcome"] == "FAIL")
+        # A run is rejected as a whole; a family alarms only if one of its own gates failed.
+        alarm = bool(failed) or line["promotion"] is None
+        lines.append(
+            {
+                **line,
+                "at": report["created"],
+                "lane": report["lane"]["name"],
+                "failed": failed,
+                "alarm": alarm,
+                "clean": not alarm,
+            }
+        )
+    return lines
 
 
 def _throughput(report: dict[str, Any]) -> dict[str, Any]:

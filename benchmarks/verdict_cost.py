@@ -1,0 +1,164 @@
+"""Where a default run spends its time: the bare boot, the functional gates and the whole run.
+
+    python benchmarks/verdict_cost.py [--rounds 1]
+
+In turns, the server is booted bare (no pytest; until its first answered chat), judged by the
+functional gates (all but load, throughput and endurance), and judged by `pytest --model qwen3.5
+--lane cpu` as a whole, each in an empty folder. Prints the seconds of each gate, the requests that
+the server answered (POST in its log, where the log has them), the wall time besides boot and gates
+(imports, collection, report, pauses), and the peak memory of the pytest process alone.
+Medians over the rounds; exits 1 where one is beyond its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import overhead  # type: ignore[import-not-found, unused-ignore]
+
+MODEL, LANE = "qwen3.5", "cpu"
+FUNCTIONAL = "not (load or throughput or endurance)"
+FUNCTIONAL_BOOTS, FUNCTIONAL_MORE_S = 2.0, 20.0
+"""Functional gates may take so many bare boots, and so many seconds besides."""
+WHOLE_LIMIT_S = 100.0
+MEMORY_LIMIT_MB = 250.0
+SAMPLE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of the gates took."""
+
+    wall_s: float
+    boot_s: float
+    """From the server's start to its first answered chat."""
+    gates_s: dict[str, float]
+    """By gate; that of `boot` without the boot."""
+    requests: int
+    """POST in the server's log; 0 where the log has none."""
+    memory_mb: float
+    """Peak resident memory of pytest, its children left out."""
+
+    @property
+    def rest_s(self) -> float:
+        """What is neither boot nor gate."""
+        return self.wall_s - self.boot_s - sum(self.gates_s.values())
+
+
+def peak_mb(process: subprocess.Popen[str], peak: list[float]) -> None:
+    """Follow the highest resident memory of one process in MiB while it lives."""
+    status = Path(f"/proc/{process.pid}/status")
+    while process.poll() is None:
+        try:
+            lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+        except OSError:
+            return
+        high = [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")]
+        peak[0] = max([peak[0], *high])
+        time.sleep(SAMPLE_S)
+
+
+def read(verdict: dict[str, Any]) -> tuple[float, dict[str, float]]:
+    """Return the seconds of the boot and of each gate, from a run's verdict."""
+    (family,) = verdict["families"]
+    boot_s = float(family["boot"]["times"]["first_chat_s"])
+    gates_s = {gate["gate"]: float(gate["duration_s"]) for gate in family["gates"]}
+    gates_s["boot"] = max(0.0, gates_s.get("boot", boot_s) - boot_s)
+    return boot_s, gates_s
+
+
+def run(folder: Path, selection: str) -> Cost:
+    """Run the gates in an empty folder; raises SystemExit where the server did not boot."""
+    argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
+    argv += ["--model", MODEL, "--lane", LANE, *(["-m", selection] if selection else [])]
+    began = time.monotonic()
+    with (folder / "output").open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True
+        )
+        peak = [0.0]
+        watch = threading.Thread(target=peak_mb, args=(process, peak), daemon=True)
+        watch.start()
+        process.wait()
+        wall_s = time.monotonic() - began
+        watch.join()
+    report = folder / "report" / "verdict.json"
+    text = (folder / "output").read_text(encoding="utf-8")
+    if not report.is_file():
+        raise SystemExit(text)
+    verdict = json.loads(report.read_text(encoding="utf-8"))
+    if not verdict["families"][0]["boot"]["ok"]:
+        raise SystemExit(text)
+    logs = (folder / "report").rglob("server.log")
+    requests = sum(
+        log.read_text(encoding="utf-8", errors="replace").count('"POST /') for log in logs
+    )
+    return Cost(wall_s, *read(verdict), requests, peak[0])
+
+
+def line(name: str, cost: Cost) -> str:
+    """Return a run's line: how its time was spent."""
+    slowest = sorted(cost.gates_s.items(), key=lambda each: -each[1])
+    gates = ", ".join(f"{gate} {seconds:.1f}" for gate, seconds in slowest)
+    return (
+        f"{name}: {cost.wall_s:.1f} s, of it boot {cost.boot_s:.1f} s, besides boot and gates "
+        f"{cost.rest_s:.1f} s, {cost.requests or 'unknown'} requests, peak {cost.memory_mb:.0f} "
+        f"MB; gates: {gates}"
+    )
+
+
+def summary(
+    bare_s: float, functional_s: float, whole_s: float, memory_mb: float
+) -> tuple[str, bool]:
+    """Return the figure with its limits, and whether it keeps to all."""
+    limit_s = FUNCTIONAL_BOOTS * bare_s + FUNCTIONAL_MORE_S
+    sentence = (
+        f"bare boot {bare_s:.1f} s; functional gates {functional_s:.1f} s (at most {limit_s:.1f}: "
+        f"{FUNCTIONAL_BOOTS:.0f} bare boots + {FUNCTIONAL_MORE_S:.0f} s); whole run "
+        f"{whole_s:.1f} s (at most {WHOLE_LIMIT_S:.0f}); peak memory of pytest "
+        f"{memory_mb:.0f} MB (less than {MEMORY_LIMIT_MB:.0f})"
+    )
+    kept = functional_s <= limit_s and whole_s <= WHOLE_LIMIT_S and memory_mb < MEMORY_LIMIT_MB
+    return sentence, kept
+
+
+def main() -> int:
+    """Measure in turns and compare the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=1)
+    rounds = parser.parse_args().rounds
+    bare: list[float] = []
+    functional: list[Cost] = []
+    whole: list[Cost] = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            bare.append(overhead.bare_boot_s(Path(folder)))
+        for runs, name, selection in (
+            (functional, "functional gates", FUNCTIONAL),
+            (whole, "whole run", ""),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                runs.append(run(Path(folder), selection))
+            print(line(name, runs[-1]), flush=True)
+    sentence, kept = summary(
+        statistics.median(bare),
+        statistics.median(one.wall_s for one in functional),
+        statistics.median(one.wall_s for one in whole),
+        max(one.memory_mb for one in (*functional, *whole)),
+    )
+    print(sentence)
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
