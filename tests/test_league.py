@@ -261,7 +261,7 @@ def line(name: str, *, found: bool, golden_found: bool | None) -> dict[str, Any]
         "what": "fault",
         "id": name,
         "kind": "stop",
-        "suite": {"found": found},
+        "suite": {"found": found, "why": "E   assert {'stop', 'tools'} == {'tools'}"},
         "looks": {types.GOLDEN: {"found": golden_found}},
         "at": "2026-11-28T00:00:00+00:00",
         "commit": "abc",
@@ -277,7 +277,7 @@ def test_the_page_counts_the_last_try_of_each_fault() -> None:
     text = page.page(lines, Path("league.jsonl"))
     assert "| stop | 1/2 | 1/1 |" in text
     assert "2 faults of a real vLLM server" in text
-    assert "- `b`; found by: nobody" in text
+    assert "- `b`: red, by stop, tools; found by: nobody" in text
     assert "Measured 2026-11-28 on" in text
     assert "at commit abc" in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 RIVALS = [name for name in types.TITLES if name != types.SUITE]
 SHOWN_MISSES = 40
+FAILED = re.compile(r"assert \{([^}]+)\} == ")
 
 
 def last_of_each(lines: Iterable[Line]) -> list[Line]:
@@ -159,8 +161,14 @@ def _missed(played: Sequence[Line]) -> str:
     text = ""
     for line in missed[:SHOWN_MISSES]:
         others = [types.TITLES[name] for name in RIVALS if said(line, name)]
-        text += f"- `{line['id']}`; found by: {', '.join(others) or 'nobody'}\n"
+        text += f"- `{line['id']}`: {_instead(line)}; found by: {', '.join(others) or 'nobody'}\n"
     return text
+
+
+def _instead(line: Line) -> str:
+    """Return the gates that failed in place of the expected ones, by the test's failure."""
+    gates = FAILED.search(line["suite"].get("why", ""))
+    return f"red, by {gates[1].replace(chr(39), '')}" if gates else "no gate with that message"
 
 
 def _left_out() -> str:
