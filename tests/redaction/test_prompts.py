@@ -84,7 +84,7 @@ def test_a_stream_keeps_its_pieces_and_its_events() -> None:
     ("quotation", "clean"),
     [
         (f'content: "{SAID}" in the stream', 'content: "#" in the stream'),
-        ("asked 'a b': the server's answer isn't 'c'", "asked '#': the server's answer isn't '#'"),
+        ("sent 'a b': the server's answer isn't 'c'", "sent '#': the server's answer isn't '#'"),
         ("finish_reason is 'stop', not 'length'", "finish_reason is 'stop', not 'length'"),
         ("see '/var/log/server.log'; http://h:1/v1", "see '/var/log/server.log'; http://h:1/v1"),
         ('  asked with: {"messages": []}', "  asked with: #"),
@@ -137,9 +137,9 @@ def test_secrets_are_redacted_before_hashing() -> None:
     clean = json.loads(redactor.body(body.encode()))
     assert clean["model"] == REDACTED
     assert clean["messages"][0]["content"] == same.prompts.text(f"it is {REDACTED}")
-    redacted = redactor.failure({"reason": "asked 'it is' at letmein-9", "n": (1, "letmein-9")})
+    redacted = redactor.failure({"reason": "sent 'it is' at letmein-9", "n": (1, "letmein-9")})
     assert redacted == {
-        "reason": f"asked '{same.prompts.text('it is')}' at {REDACTED}", "n": (1, REDACTED),
+        "reason": f"sent '{same.prompts.text('it is')}' at {REDACTED}", "n": (1, REDACTED),
     }  # fmt: skip
     assert redactor.evidence({"said": "letmein-9", "log": "/x"})["log"] == "/x"
     assert b"letmein" not in b"".join(redactor.response([b'data: {"a":"let', b'mein-9"}\n\n']))

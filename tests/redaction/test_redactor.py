@@ -69,7 +69,7 @@ def test_known_value_is_found_within_other_base64(before: str) -> None:
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        (f"token {HUB} is no good", "token # is no good"),
+        (f"token {HUB} is invalid", "token # is invalid"),
         (f"key={OPENAI}", "key=#"),
         ("Authorization: Bearer abc.def", "Authorization: Bearer #"),
         ("authorization: basic dXNlcjpwYXNz", "authorization: basic #"),

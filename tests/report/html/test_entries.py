@@ -226,7 +226,7 @@ def test_a_log_in_a_folder_called_like_a_script_is_a_file(tmp_path: Path) -> Non
 
 def test_each_gate_that_ran_has_its_page() -> None:
     reader = checked(load(REJECT))
-    assert "What each gate catches, and how it judges" in reader.text
+    assert "Faults that each gate catches, and how it judges" in reader.text
     assert "Requests have an exact number of tokens." in reader.text
     targets = [attributes.get("href") for tag, attributes in reader.tags if tag == "a"]
     assert sum(str(target).startswith("#about-") for target in targets) > 20
