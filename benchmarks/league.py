@@ -73,7 +73,9 @@ def main() -> int:
         alarms = [name for name, one in line["looks"].items() if one["found"]]
         print(f"clean server {number + 1}: alarms {', '.join(alarms) or 'none'}", flush=True)
     if options.table:
-        write_whole(PAGE, page.page(play.read(options.results), options.results))
+        clean_boots = looking.recorded(options.references, options.model) or Reference()
+        lines = play.read(options.results)
+        write_whole(PAGE, page.page(lines, options.results, clean_boots.speeds))
     return 0
 
 

@@ -274,12 +274,13 @@ def test_the_page_counts_the_last_try_of_each_fault() -> None:
         line("a", found=True, golden_found=True),
         line("b", found=False, golden_found=None),
     ]
-    text = page.page(lines, Path("league.jsonl"))
+    text = page.page(lines, Path("league.jsonl"), [100.0, 90.0, 89.0])
     assert "| stop | 1/2 | 1/1 |" in text
     assert "2 faults of a real vLLM server" in text
     assert "- `b`: red, by stop, tools; found by: nobody" in text
     assert "Measured 2026-11-28 on" in text
     assert "at commit abc" in text
+    assert "the fixed 5 % rule alarms 1 of 2 times" in text
 
 
 def test_the_atlas_names_the_shipped_release() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.contest import asking, faults, gsm8k, releases, speed, types, vendor
@@ -49,8 +50,8 @@ def contestants(lines: Sequence[Line]) -> list[str]:
     return [name for name in types.TITLES if any(said(line, name) is not None for line in lines)]
 
 
-def page(lines: Sequence[Line], results: Path) -> str:
-    """Return the page."""
+def page(lines: Sequence[Line], results: Path, history: Sequence[float] = ()) -> str:
+    """Return the page; `history`: output tokens a second of the recorded clean boots."""
     played = last_of_each(line for line in lines if line["what"] == "fault")
     harmless = last_of_each(line for line in lines if line["what"] == faults.HARMLESS)
     clean = [line for line in lines if line["what"] == "clean"]
@@ -59,7 +60,7 @@ def page(lines: Sequence[Line], results: Path) -> str:
     text += "\n## Result\n\n" + _result(names, played, harmless, clean)
     text += "\n## By class of fault\n\n" + _classes(names, played)
     text += "\n## Real defects of released vLLM\n\n" + releases.section()
-    text += "\n## The contestants\n\n" + _rules()
+    text += "\n## The contestants\n\n" + _rules() + _noise(history)
     text += "\n## What this suite missed\n\n" + _missed(played)
     text += "\n## Left out\n\n" + _left_out()
     return text.rstrip() + "\n"
@@ -151,6 +152,19 @@ def _rules() -> str:
         "- guidellm: judges only where its program is given; alarms at failed requests.\n\n"
         "The speed rules judge only servers without a proxy: the proxy remembers greedy answers, "
         "so its speed is not the server's.\n"
+    )
+
+
+def _noise(history: Sequence[float]) -> str:
+    """Return how often the fixed rule alarms from one recorded clean boot to the next."""
+    pairs = list(pairwise(history))
+    if not pairs:
+        return ""
+    alarms = sum(bool(speed.fixed(value, [before])[0]) for before, value in pairs)
+    return (
+        f"Read their finds beside their noise: from one to the next of the {len(history)} recorded "
+        f"clean boots ({min(history):.0f} to {max(history):.0f} tokens a second on this machine), "
+        f"the fixed 5 % rule alarms {alarms} of {len(pairs)} times.\n"
     )
 
 
