@@ -96,15 +96,20 @@ def streams_no_token(exchange: Exchange) -> None:
 
 @FAULTS.add("stream", says="the stream stopped before its end")
 def never_ends_its_stream(exchange: Exchange) -> None:
-    """The connection closes early, and cleanly, before [DONE]."""
+    """The connection closes early, and cleanly, before the finish reason and [DONE]."""
     exchange.done = False
+    exchange.events[:] = [
+        event
+        for event in exchange.events
+        if not any(choice.get("finish_reason") for choice in event.get("choices", ()))
+    ]
 
 
 @FAULTS.add("anything", says="is this an OpenAI-compatible server?")
 def is_no_openai_server(exchange: Exchange) -> None:
-    """Another service has taken the port."""
+    """Another service has taken the port, and answers JSON; a page of HTML is HOLD, not REJECT."""
     if exchange.path == "/v1/models":
-        exchange.kind, exchange.text = "text/html", "<html>It works!</html>"
+        exchange.kind, exchange.text = "application/json", '{"it": "works"}'
 
 
 @FAULTS.add("anything", says="the server lists no model")
@@ -115,7 +120,9 @@ def serves_nothing(exchange: Exchange) -> None:
 
 
 @FAULTS.add(
-    "anything", says="/version answered 404", also=("streaming", "stop", "tools", "robustness")
+    "anything",
+    says="/version answered 404",
+    also=("streaming", "stop", "tools", "robustness", "reasoning"),
 )
 def hides_its_version(exchange: Exchange) -> None:
     """A gateway lets only the API through; what is known of a version is then known of none."""

@@ -55,7 +55,7 @@ def gives_content_as_reasoning(exchange: Exchange) -> None:
         move(part, "content", "reasoning")
 
 
-@FAULTS.add("stream", check=SAME, says="reasoning: differs from character")
+@FAULTS.add("stream", check=SAME, says="reasoning: differs from character", also=("stop",))
 def streams_the_end_of_reasoning_as_content(exchange: Exchange) -> None:
     """The thinking ends one token early in a stream."""
     thoughts = [part for part in exchange.parts if part.get("reasoning")]
@@ -135,7 +135,7 @@ def gives_calls_as_text(exchange: Exchange) -> None:
             choice["finish_reason"] = "stop"
 
 
-@FAULTS.add("stream", check=SAME, says="content: differs from character", also=("tools",))
+@FAULTS.add("stream", check=SAME, says="content: differs from character", also=("tools", "stop"))
 def sends_a_chunk_twice(exchange: Exchange) -> None:
     """A retry between gateway and server."""
     positions = [i for i, event in enumerate(exchange.events) if _content(event)]

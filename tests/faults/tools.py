@@ -57,7 +57,10 @@ def says_tool_calls_without_a_call(message: Message) -> None:
 
 
 @FAULTS.add(
-    "chat", check=AGREE, says="finish_reason is 'stop', and the answer has calls: get_weather"
+    "chat",
+    check=AGREE,
+    says="finish_reason is 'stop', and the answer has calls: get_weather",
+    also=("stop",),
 )
 @as_message
 def says_stop_beside_a_call(message: Message) -> None:

@@ -32,6 +32,11 @@ def test_the_first_cpus_generation_is_read(cpuinfo: Path) -> None:
     assert cpu_flags.generation(cpuinfo) == "family 26 model 2"
 
 
+def test_generation_is_the_machines_own(cpuinfo: Path) -> None:
+    cpuinfo.write_text(TWO_CPUS.replace("family\t: 26", "family\t: 25").replace(": 2\n", ": 17\n"))
+    assert cpu_flags.generation(cpuinfo) == "family 25 model 17"
+
+
 def test_machine_that_lists_neither_has_neither(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd\n")
     for file in (tmp_path / "cpuinfo", tmp_path / "nothing"):
