@@ -81,9 +81,9 @@ def boot(
     return server
 
 
-def bare_boot_s(folder: Path) -> float:
+def bare_boot_s(folder: Path, model: str = MODEL) -> float:
     """Seconds from starting the server to its first answered chat, without pytest."""
-    server = boot(MODEL, folder)
+    server = boot(model, folder)
     server.stop()
     assert server.boot.times  # noqa: S101 - it answered
     assert server.boot.times.first_chat_s is not None  # noqa: S101

@@ -81,10 +81,10 @@ def read(verdict: dict[str, Any]) -> tuple[float, dict[str, float]]:
     return boot_s, gates_s
 
 
-def run(folder: Path, selection: str) -> Cost:
+def run(folder: Path, selection: str, model: str = MODEL) -> Cost:
     """Run the gates in an empty folder; raises SystemExit where the server did not boot."""
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
-    argv += ["--model", MODEL, "--lane", LANE, *(["-m", selection] if selection else [])]
+    argv += ["--model", model, "--lane", LANE, *(["-m", selection] if selection else [])]
     began = time.monotonic()
     with (folder / "output").open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
