@@ -128,10 +128,10 @@ def test_each_limit_counts(
 
 @pytest.mark.usefixtures("programs")
 def test_a_run_with_pictures_has_two_limits() -> None:
-    import vision  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+    import pictures  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
 
-    sentence, kept = vision.summary(20.0, 80.0, 40.0)
+    sentence, kept = pictures.summary(20.0, 80.0, 40.0)
     assert kept
     assert "= 4.00 (at most 4)" in sentence
-    assert not vision.summary(20.0, 80.2, 8.0)[1]
-    assert not vision.summary(20.0, 60.0, 40.1)[1]
+    assert not pictures.summary(20.0, 80.2, 8.0)[1]
+    assert not pictures.summary(20.0, 60.0, 40.1)[1]

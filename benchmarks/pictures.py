@@ -1,6 +1,6 @@
 """Measures a whole run of Qwen3-VL against its bare boot, and the time of the gate `vision`.
 
-    python benchmarks/vision.py [--rounds 1]
+    python benchmarks/pictures.py [--rounds 1]
 
 In turns, the server is booted bare (no pytest; until its first answered chat) and judged by all
 default gates of the family, each in an empty folder. Medians over the rounds; exits 1 where one is
