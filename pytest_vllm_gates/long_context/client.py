@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 COMPLETIONS = "/v1/completions"
 LOOK_S = 0.1
+"""The pause between two looks at a server that computes."""
+SOON_S = 0.01
+"""The first pause of a wait for rest, which ends in milliseconds; each pause is twice the last."""
 REST_S = 15.0
 """How long a server may take until no request is in flight."""
 IMPATIENT_S = 1.0
@@ -100,10 +103,13 @@ class LadderTarget:
         before = watchdog.last
         replies: list[PromptReply | None] = [None] * rung.at_once
         clients = [http.client(self.endpoint) for _ in replies]
+        finished = threading.Semaphore(0)
 
         def ask(number: int) -> None:
-            body = self._body(rung, prompt, number)
-            replies[number] = _ask(clients[number], body)
+            try:
+                replies[number] = _ask(clients[number], self._body(rung, prompt, number))
+            finally:
+                finished.release()
 
         threads = [
             threading.Thread(target=ask, args=(number,), daemon=True)
@@ -112,11 +118,14 @@ class LadderTarget:
         for thread in threads:
             thread.start()
         hang = None
-        while any(thread.is_alive() for thread in threads):
+        waiting = len(threads)
+        while waiting:
             if watchdog.silent_s() > self.stall_s:
                 hang = watchdog.hang(self.endpoint, self.processes(), self.folder)
                 break
-            time.sleep(LOOK_S)
+            until = time.monotonic() + LOOK_S
+            while waiting and finished.acquire(timeout=max(0.0, until - time.monotonic())):
+                waiting -= 1
         else:
             watchdog.silent_s()  # reads what a fast rung did since the last reading
         for client in clients:
@@ -173,6 +182,7 @@ class LadderTarget:
         deadline = time.monotonic() + self._patience_s
         in_flight: int | None = None
         kv_usage: float | None = None
+        pause_s = SOON_S
         while self.metrics is not None:
             try:
                 load = self.metrics.load()
@@ -184,7 +194,8 @@ class LadderTarget:
             if time.monotonic() > deadline:
                 self._patience_s = IMPATIENT_S
                 break
-            time.sleep(LOOK_S)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOOK_S)
         return RestState(self.canary(), in_flight, kv_usage, resident_bytes(self.processes()))
 
 
