@@ -1,4 +1,4 @@
-"""`python -m pytest_vllm_gates.options` prints the table of options in docs/running.md."""
+"""`python -m pytest_vllm_gates.options` prints the table of options."""
 
 from __future__ import annotations
 

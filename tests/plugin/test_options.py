@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -407,13 +406,6 @@ def test_option_added_to_the_table_is_seen_everywhere(project: Project) -> None:
     assert "--paint needs --model: pytest --model NAME --paint ..." in refused(
         project, "--paint", "red"
     )
-
-
-def test_docs_have_the_table_of_options() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
-    table_lines = [line for line in page.splitlines() if line.startswith("| `-")]
-    made = list(markdown(options_of(table.Options)))
-    assert table_lines == made[2:], "python -m pytest_vllm_gates.options prints it"
 
 
 def test_options_cannot_be_changed(project: Project) -> None:
