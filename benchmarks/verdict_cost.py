@@ -6,7 +6,8 @@ In turns, the server is booted bare (no pytest; until its first answered chat), 
 functional gates (all but load, throughput and endurance), and judged by `pytest --model qwen3.5
 --lane cpu` as a whole, each in an empty folder. Prints the seconds of each gate, the requests that
 the server answered (POST in its log, where the log has them), the wall time besides boot and gates
-(imports, collection, report, pauses), and the peak memory of the pytest process alone.
+(imports, collection, report, pauses), the processor time of pytest and of the processes that it
+started, and the peak memory of the pytest process alone.
 Medians over the rounds; exits 1 where one is beyond its limit.
 """
 
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -48,6 +51,10 @@ class Cost:
     """POST in the server's log; 0 where the log has none."""
     memory_mb: float
     """Peak resident memory of pytest, its children left out."""
+    pytest_cpu_s: float = 0.0
+    """Processor time of pytest, its children left out."""
+    others_cpu_s: float = 0.0
+    """Processor time of the processes that pytest started, above all the server."""
 
     @property
     def rest_s(self) -> float:
@@ -55,16 +62,32 @@ class Cost:
         return self.wall_s - self.boot_s - sum(self.gates_s.values())
 
 
-def peak_mb(process: subprocess.Popen[str], peak: list[float]) -> None:
-    """Follow the highest resident memory of one process in MiB while it lives."""
-    status = Path(f"/proc/{process.pid}/status")
-    while process.poll() is None:
+@dataclass
+class Seen:
+    """What was seen of a process while it lived."""
+
+    peak_mb: float = 0.0
+    """Its highest resident memory in MiB."""
+    cpu_s: float = 0.0
+    """Its processor time, and the system's for it."""
+
+
+def follow(pid: int, seen: Seen) -> None:
+    """Follow a process, without its children, until it ends."""
+    folder = Path(f"/proc/{pid}")
+    while True:
         try:
-            lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+            status = (folder / "status").read_text(encoding="ascii", errors="replace")
+            stat = (folder / "stat").read_text(encoding="ascii", errors="replace")
         except OSError:
             return
-        high = [int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")]
-        peak[0] = max([peak[0], *high])
+        high = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+        if not high:  # a zombie has no memory
+            return
+        seen.peak_mb = max(seen.peak_mb, int(high[0].split()[1]) / 1024)
+        # proc_pid_stat(5): the fields after the name in parentheses; 14 is utime, 15 stime.
+        fields = stat.rpartition(")")[2].split()
+        seen.cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         time.sleep(SAMPLE_S)
 
 
@@ -90,11 +113,13 @@ def run(folder: Path, selection: str, model: str = MODEL) -> Cost:
         process = subprocess.Popen(
             argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True
         )
-        peak = [0.0]
-        watch = threading.Thread(target=peak_mb, args=(process, peak), daemon=True)
+        seen = Seen()
+        watch = threading.Thread(target=follow, args=(process.pid, seen), daemon=True)
         watch.start()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         process.wait()
         wall_s = time.monotonic() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         watch.join()
     report = folder / "report" / "verdict.json"
     text = (folder / "output").read_text(encoding="utf-8")
@@ -107,7 +132,9 @@ def run(folder: Path, selection: str, model: str = MODEL) -> Cost:
     requests = sum(
         log.read_text(encoding="utf-8", errors="replace").count('"POST /') for log in logs
     )
-    return Cost(wall_s, *read(verdict), requests, peak[0])
+    all_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    others_s = max(0.0, all_s - seen.cpu_s)
+    return Cost(wall_s, *read(verdict), requests, seen.peak_mb, seen.cpu_s, others_s)
 
 
 def line(name: str, cost: Cost) -> str:
@@ -117,7 +144,8 @@ def line(name: str, cost: Cost) -> str:
     return (
         f"{name}: {cost.wall_s:.1f} s, of it boot {cost.boot_s:.1f} s, besides boot and gates "
         f"{cost.rest_s:.1f} s, {cost.requests or 'unknown'} requests, peak {cost.memory_mb:.0f} "
-        f"MB; gates: {gates}"
+        f"MB; processor time of pytest {cost.pytest_cpu_s:.1f} s, of the server and the rest "
+        f"{cost.others_cpu_s:.1f} s; gates: {gates}"
     )
 
 
