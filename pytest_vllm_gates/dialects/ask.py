@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     Read = Callable[["DialectClient", Mapping[str, Any], str], dict[str, Any]]
 
 COMPLAINT_CHARACTERS = 300
+CUT_OFF = (httpx.RemoteProtocolError, httpx.ReadError)
+"""The server ended a connection that it had accepted, before its answer was complete."""
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 
 
@@ -71,7 +73,8 @@ class DialectClient:
     def ask(self, dialect: str, mode: str, case: str, request: Mapping[str, Any]) -> Reply:
         """Send a request in a dialect, whole or streamed; a refusal is a reply with another status.
 
-        Raises `httpx.HTTPError` if the server cannot be reached.
+        So is an answer that the server cut off. Raises `httpx.HTTPError` if the server cannot be
+        reached.
         """
         with self._lock:
             self.requests += 1
@@ -79,7 +82,7 @@ class DialectClient:
         read = (self._streams if mode == STREAM else self._wholes)[dialect]
         status: int | None = OK
         assembled: dict[str, Any] = {}
-        complaint = ""
+        complaint, cut = "", False
         try:
             assembled = read(self, request, name)
         except (openai.APIStatusError, anthropic.APIStatusError) as error:
@@ -87,14 +90,21 @@ class DialectClient:
             # An error in a stream has the status of the stream, which began well.
             complaint = _sentence(error) if status == OK else ""
         except (openai.APIConnectionError, anthropic.APIConnectionError) as error:
-            if isinstance(error.__cause__, httpx.HTTPError):
-                raise error.__cause__ from None
-            raise
+            cause = error.__cause__
+            if not isinstance(cause, httpx.HTTPError):
+                raise
+            if not isinstance(cause, CUT_OFF):
+                raise cause from None
+            cut, complaint = True, _cut_off(cause)
+        except CUT_OFF as error:
+            cut, complaint = True, _cut_off(error)
         except httpx.HTTPError:
             raise
         except Exception as error:  # noqa: BLE001 - any error of the client
             complaint = _sentence(error)
         recording = self._recorder.take(name)
+        if cut and not recording.kind:  # no answer began
+            status = None
         streamed = recording.kind.startswith("text/event-stream")
         events, done = events_of(recording.body) if streamed else ((), False)
         return Reply(
@@ -188,6 +198,10 @@ def _json(record: Any) -> dict[str, Any]:
 
 def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:COMPLAINT_CHARACTERS]
+
+
+def _cut_off(error: Exception) -> str:
+    return f"{_sentence(error)}, for the server ended the connection within its answer"
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -67,10 +67,10 @@ class Reply:
 
     @property
     def error(self) -> str:
-        """The message of a refusal."""
+        """The message of a refusal, or why no answer came."""
         error = self.body.get("error")
         message = error.get("message") if isinstance(error, dict) else error
-        return str(message or "no error message")[:ERROR_CHARACTERS]
+        return str(message or self.complaint or "no error message")[:ERROR_CHARACTERS]
 
     @property
     def finding_case(self) -> Case:
