@@ -118,6 +118,7 @@ class DialectClient:
             done=done,
             assembled=assembled,
             complaint=complaint,
+            cut=cut,
         )
 
     def _arguments(

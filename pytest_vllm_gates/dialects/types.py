@@ -25,6 +25,8 @@ AT_ONCE = {"delta": "none with arguments"}
 
 A busy server puts several tokens into an event, and some parsers then lose its contents.
 """
+CUT_OFF = {"end": "cut off by the server"}
+"""The trait of an answer within which the server ended the connection."""
 
 
 class Event(NamedTuple):
@@ -59,6 +61,8 @@ class Reply:
     """The official client's result, as JSON."""
     complaint: str = ""
     """The official client's error; empty if it read everything."""
+    cut: bool = False
+    """Whether the server ended the connection within the answer."""
 
     @property
     def answered(self) -> bool:
@@ -79,6 +83,8 @@ class Reply:
         traits = {"dialect": self.dialect, "mode": self.mode, "case": self.case}
         if _streams_a_call_at_once(self.events):
             traits |= AT_ONCE
+        if self.cut:
+            traits |= CUT_OFF
         return Case(name, traits, self.request)
 
 

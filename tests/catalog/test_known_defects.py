@@ -132,5 +132,5 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
             assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:
             assert name in (
-                "case", "text", "call", "answer", "choices", "parameter", "strict", "delta"
+                "case", "text", "call", "answer", "choices", "parameter", "strict", "delta", "end"
             )  # fmt: skip

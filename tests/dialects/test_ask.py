@@ -46,6 +46,7 @@ def test_a_stream_that_breaks_off_is_the_replys_fault() -> None:
     with running(RawServer(breaks_off)) as server:
         reply = DialectClient(server.endpoint).ask(RESPONSES, STREAM, "plain", REQUESTS[RESPONSES])
     assert reply.answered
+    assert reply.finding_case.traits["end"] == "cut off by the server"
     assert [event.kind for event in reply.events] == ["response.created"]
     assert "the server ended the connection within its answer" in (unread(reply) or "")
 
