@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import zlib
+from array import array
 from collections import Counter, deque
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,20 +19,62 @@ PART_BYTES = 64 * 2**20
 """Limit of one part: its oldest sends are dropped first."""
 TAPE_BYTES = 192 * 2**20
 """Limit of all parts: the part that has been idle longest is dropped first."""
+PACKED_BYTES = 4 * 2**10
+"""A send of at least this size is compressed: most are never read again."""
+FASTEST = 1
 WALK = "the walk of the matrix"
 BOOT = "the boot"
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A send whose body and answer are compressed together."""
+
+    bare: Sent
+    size: int
+    """The send's size, which the limits count: all of a tape may be read at once."""
+    data: bytes
+    body_bytes: int
+    times_s: array[float]
+    sizes: array[int]
+    """The bytes of each piece of the answer."""
+
+    @staticmethod
+    def of(sent: Sent) -> _Packed:
+        """Compress a send."""
+        packer = zlib.compressobj(FASTEST)
+        parts = [packer.compress(data) for data in (sent.body, *(data for _, data in sent.pieces))]
+        return _Packed(
+            bare=replace(sent, body=b"", pieces=()),
+            size=sent.size,
+            data=b"".join((*parts, packer.flush())),
+            body_bytes=len(sent.body),
+            times_s=array("d", (at_s for at_s, _ in sent.pieces)),
+            sizes=array("Q", (len(data) for _, data in sent.pieces)),
+        )
+
+    def sent(self) -> Sent:
+        """Return the send as it was."""
+        data = memoryview(zlib.decompress(self.data))
+        body, at = bytes(data[: self.body_bytes]), self.body_bytes
+        pieces = []
+        for at_s, size in zip(self.times_s, self.sizes, strict=True):
+            pieces.append((at_s, bytes(data[at : at + size])))
+            at += size
+        return replace(self.bare, body=body, pieces=tuple(pieces))
 
 
 class Tape:
     """The sends of one server, by the part of the run that sent them: a test, or the walk.
 
-    Safe to use from several threads. Bounded: the sends that are dropped are counted.
+    Safe to use from several threads. Bounded: the sends that are dropped are counted. Large sends
+    are compressed: they equal those that were kept, and are not the same objects.
     """
 
     def __init__(self, part_bytes: int = PART_BYTES, tape_bytes: int = TAPE_BYTES) -> None:
         self._lock = threading.Lock()
         self._limits = part_bytes, tape_bytes
-        self._parts: dict[str, deque[Sent]] = {}
+        self._parts: dict[str, deque[Sent | _Packed]] = {}
         self._bytes: dict[str, int] = {}
         self._part = ""
         self.count = 0
@@ -59,6 +104,7 @@ class Tape:
 
     def keep(self, sent: Sent, part_name: str = "") -> None:
         """Keep a send under the named part, else under the current one."""
+        kept = _Packed.of(sent) if sent.size >= PACKED_BYTES else sent
         with self._lock:
             name = part_name or self._part
             if part_name:
@@ -67,8 +113,8 @@ class Tape:
                 self.count += name != BOOT
             # The part in use is last.
             part = self._parts[name] = self._parts.pop(name, deque())
-            part.append(sent)
-            self._bytes[name] = self._bytes.get(name, 0) + sent.size
+            part.append(kept)
+            self._bytes[name] = self._bytes.get(name, 0) + kept.size
             part_bytes, tape_bytes = self._limits
             while self._bytes[name] > part_bytes and len(part) > 1:
                 self._bytes[name] -= part.popleft().size
@@ -81,7 +127,8 @@ class Tape:
     def of(self, *parts: str) -> list[Sent]:
         """Return the sends of these parts, or of all, in the order of sending, part by part."""
         with self._lock:
-            return [sent for name in parts or self._parts for sent in self._parts.get(name, ())]
+            kept = [each for name in parts or self._parts for each in self._parts.get(name, ())]
+        return [each.sent() if isinstance(each, _Packed) else each for each in kept]
 
     def forget(self, part: str) -> None:
         """Forget a part."""

@@ -32,8 +32,8 @@ def refusals(reactions: Iterable[Reaction]) -> dict[str, str]:
     for reaction in reactions:
         if reaction.status in REFUSAL:
             message = (reaction.message or reaction.text)[:SHOWN]
-            if reaction.request and (model := str(reaction.request.get("model") or "")):
-                message = message.replace(model, "MODEL")
+            if reaction.model:
+                message = message.replace(reaction.model, "MODEL")
             messages[reaction.case.name] = f"{reaction.status}: {NUMBER.sub('N', message)}"
     return messages
 

@@ -67,8 +67,7 @@ def _send(
     more: Mapping[str, Any],
     tokens: int,
 ) -> Reaction:
-    body = case.request(endpoint.model, tokens, more)
-    data = case.text(endpoint.model, tokens) if body is None else json.dumps(body).encode()
+    data, model = _body(case, endpoint.model, more, tokens)
     headers = {"Content-Type": case.content_type} if case.content_type else {}
     begun = time.monotonic()
     try:
@@ -77,19 +76,29 @@ def _send(
         )
     except httpx.TimeoutException:
         description = f"no answer within {LIMIT_S:.0f} s"
-        return Reaction(case, body, None, None, False, description, time.monotonic() - begun)
+        return Reaction(case, model, None, None, False, description, time.monotonic() - begun)
     except httpx.HTTPError as error:
         description = f"the connection broke ({type(error).__name__}: {error})"
-        return Reaction(case, body, None, None, False, description, time.monotonic() - begun)
+        return Reaction(case, model, None, None, False, description, time.monotonic() - begun)
     return Reaction(
         case,
-        body,
+        model,
         reply.status_code,
         _message(reply.text),
         _is_completion(reply.text),
         reply.text[:200],
         time.monotonic() - begun,
     )
+
+
+def _body(
+    case: WrongRequest, model: str, more: Mapping[str, Any], tokens: int
+) -> tuple[bytes, str]:
+    """Return the bytes to send, and the model that they name; empty without one."""
+    body = case.request(model, tokens, more)
+    if body is None:
+        return case.text(model, tokens), ""
+    return json.dumps(body).encode(), str(body.get("model") or "")
 
 
 def _message(text: str) -> str | None:

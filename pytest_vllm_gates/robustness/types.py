@@ -141,7 +141,8 @@ class Reaction:
     """The server's reaction to one request."""
 
     case: WrongRequest
-    request: dict[str, Any] | None
+    model: str
+    """The model that was named; empty without one. The body may have megabytes: it is not kept."""
     status: int | None
     """None without an answer."""
     message: str | None

@@ -158,9 +158,7 @@ class IncidentContents:
             requests_sent = tape.of(self._item.nodeid)
             requests = [finding.case.request for finding in self._findings if finding.case.request]
             case_sends = incidents_parts.answering(tape.of(), requests)
-            requests_sent += [
-                sent for sent in case_sends if not any(sent is each for each in requests_sent)
-            ]
+            requests_sent += [sent for sent in case_sends if sent not in requests_sent]
         # Every check requests the version, to find the known defects.
         if all(sent.path == VERSION for sent in requests_sent):
             file = self._item.nodeid.partition("::")[0]

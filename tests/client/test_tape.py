@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pytest
+
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.client.tape import Tape
 
@@ -59,3 +63,43 @@ def test_the_part_idle_longest_is_dropped_first() -> None:
     assert tape.lost == {"two": 1}
     tape.forget("one")
     assert names(tape) == "d"
+
+
+@pytest.mark.parametrize(
+    ("body", "pieces"),
+    [
+        (b"x" * 10_000, ()),
+        (b"", ((0.1, b"a" * 5000), (0.25, b""), (0.5, b"\x00\xff" * 3000))),
+        (b"ask", tuple((number / 7, b"data: %d\n\n" % number) for number in range(500))),
+    ],
+)
+def test_a_large_send_is_returned_as_it_was(
+    body: bytes, pieces: tuple[tuple[float, bytes], ...]
+) -> None:
+    large = Sent("POST", "/v1/x", {"host": "h"}, body, "a", 200, {"date": "d"}, pieces, "broke", 3)
+    tape = Tape()
+    tape.keep(large)
+    assert tape.of() == [large] == tape.of()
+
+
+def test_a_tape_takes_less_memory_than_its_sends() -> None:
+    chunk = b'data: {"id": "chatcmpl-%d", "choices": [{"delta": {"content": "word"}}]}\n\n'
+    tape = Tape()
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            pieces = tuple((number / 9, chunk % number) for number in range(200))
+            tape.keep(Sent("POST", "/v1/x", {}, b"word " * 20_000, pieces=pieces))
+        del pieces
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < sum(sent.size for sent in tape.of()) / 10
+
+
+def test_the_limits_count_what_reading_takes() -> None:
+    tape = Tape(part_bytes=3_000_000)
+    for name in "abcd":
+        tape.keep(sent(name, 1_000_000))
+    assert names(tape) == "cd"
+    assert tape.lost == {"": 2}

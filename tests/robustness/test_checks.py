@@ -17,14 +17,14 @@ HEALTHY = Completion(content="Paris.", finish_reason="stop", token_ids=(1, 2))
 def reaction(
     status: int | None,
     message: str | None = "no",
-    request: dict[str, Any] | None = None,
+    model: str = "",
     **more: Any,
 ) -> Reaction:
     case = WrongRequest(
         name="a case", **{key: more.pop(key) for key in ("expect", "names", "raw") if key in more}
     )
     defaults: dict[str, Any] = {"completion": False, "text": "what came", "seconds": 0.1}
-    return Reaction(case, request, status, message, **{**defaults, **more})
+    return Reaction(case, model, status, message, **{**defaults, **more})
 
 
 def treatment(*reactions: Reaction, checkups: tuple[Checkup, ...] = ()) -> RobustnessResult:
@@ -137,8 +137,7 @@ def test_the_slowest_is_named() -> None:
 
 
 def test_refusals_omit_the_alias_and_numbers() -> None:
-    request = {"model": "qwen-1f2e"}
-    messages = checks.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", request)])
+    messages = checks.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", "qwen-1f2e")])
     assert list(messages.values()) == ["400: model MODEL has N tokens"]
     assert checks.refusals([reaction(200, None), reaction(500)]) == {}
     assert checks.refusals([reaction(404, None, text="Not Found: 9")]) == {
