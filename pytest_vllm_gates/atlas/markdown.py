@@ -142,7 +142,7 @@ def _cells(rows: Sequence[AtlasRow]) -> list[str]:
 
 
 def _shown(row: AtlasRow) -> str:
-    """Return the request that shows it: as sent, else as the known defect describes it."""
+    """Return the request that shows it: as sent, as the known defect describes it, or the test."""
     if row.kind is AtlasKind.BOOT:
         return _code(f"pytest --model {row.families[0]} -m boot")
     parts = [escaped(_cut(row.case, CELL))] if row.case else []
@@ -150,6 +150,8 @@ def _shown(row: AtlasRow) -> str:
         parts.append(_code(_cut(row.request, REQUEST)))
     elif not ISSUE.search(row.reference) and row.reference:
         parts.append(escaped(_cut(row.reference, CELL)))
+    if not parts and not row.reference:
+        return _code(f"pytest --model {row.families[0]} -m {row.gate} -k {row.test}")
     return ": ".join(parts)
 
 

@@ -77,3 +77,7 @@ def test_document_has_every_row_with_its_states() -> None:
     assert row["states"] == {"0.29.0": "right", "0.30.0": "wrong"}
     assert row["changes"] == [["0.29.0", "0.30.0"]]
     assert row["request"] == '{"a": "|"}'
+
+
+def test_row_without_a_case_has_the_command_that_shows_it() -> None:
+    assert "`pytest --model qwen3.5 -m contracts -k routes_are_served`" in page()
