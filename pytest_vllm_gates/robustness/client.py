@@ -80,6 +80,8 @@ def _send(
     except httpx.HTTPError as error:
         description = f"the connection broke ({type(error).__name__}: {error})"
         return Reaction(case, model, None, None, False, description, time.monotonic() - begun)
+    # httpx's stream refers back to the reply: the body would stay until a collection of garbage.
+    reply.stream = httpx.ByteStream(b"")
     return Reaction(
         case,
         model,
@@ -98,7 +100,10 @@ def _body(
     body = case.request(model, tokens, more)
     if body is None:
         return case.text(model, tokens), ""
-    return json.dumps(body).encode(), str(body.get("model") or "")
+    named = str(body.get("model") or "")
+    text = json.dumps(body)
+    del body  # megabytes, as the text is
+    return text.encode(), named
 
 
 def _message(text: str) -> str | None:
