@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 MEMORY_BACK_S = 5.0
 MEMORY_POLL_S = 0.5
 PREFLIGHT = "preflight"
-NEEDED_LATER = ("pytest_vllm_gates.conversations.walk", "pytest_vllm_gates.dialects.ask")
-"""Modules of the conversation gates; their official clients take a second to import."""
 
 
 def boot(
@@ -137,13 +133,6 @@ def bounds_of(options: Options) -> Bounds:
     return Bounds.of(options.max_response_mib, options.response_timeout_s)
 
 
-def _import_meanwhile() -> None:
-    """Import what the gates need after the boot, which takes longer."""
-    for name in NEEDED_LATER:
-        with contextlib.suppress(ImportError):  # the gate that needs it reports it
-            importlib.import_module(name)
-
-
 def _served(
     run: Run,
     subject: Subject,
@@ -180,7 +169,6 @@ def _served(
         failure = tried.failure
     if failure:
         return Boot(failure=failure, evidence=evidence), None
-    threading.Thread(target=_import_meanwhile, daemon=True).start()
     explain = explainer(options.rootdir, situation)
     if keeping:
         keeping.explain = explain
