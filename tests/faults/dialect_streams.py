@@ -49,6 +49,12 @@ def never_completes(exchange: Exchange) -> None:
     drop(exchange, "response.completed")
 
 
+@stream(RESPONSES, READS, "the server ended the connection within its answer")
+def breaks_responses_off(exchange: Exchange) -> None:
+    """The connection ends after three events: the server's code failed in the stream."""
+    exchange.cut_after = 3
+
+
 @stream(RESPONSES, ORDER, "sequence_number ")
 def numbers_nothing(exchange: Exchange) -> None:
     """Every event has the number 0."""
