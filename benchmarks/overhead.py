@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -49,6 +50,35 @@ class Run:
     boot_s: float
     gates_s: dict[str, float]
     memory_mb: float
+
+
+@dataclass
+class Seen:
+    """What was seen of a process while it lived."""
+
+    peak_mb: float = 0.0
+    """Its highest resident memory in MiB."""
+    cpu_s: float = 0.0
+    """Its processor time, and the system's for it."""
+
+
+def follow(pid: int, seen: Seen) -> None:
+    """Follow a process, without its children, until it ends."""
+    folder = Path(f"/proc/{pid}")
+    while True:
+        try:
+            status = (folder / "status").read_text(encoding="ascii", errors="replace")
+            stat = (folder / "stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return
+        high = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+        if not high:  # a zombie has no memory
+            return
+        seen.peak_mb = max(seen.peak_mb, int(high[0].split()[1]) / 1024)
+        # proc_pid_stat(5): the fields after the name in parentheses; 14 is utime, 15 stime.
+        fields = stat.rpartition(")")[2].split()
+        seen.cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        time.sleep(SAMPLE_S)
 
 
 def boot(
@@ -98,8 +128,8 @@ def run_gates(folder: Path) -> Run:
         [*argv, "--model", MODEL, "--lane", LANE, "-m", GATES],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    peak = [0.0]
-    watch = threading.Thread(target=_watch, args=(process.pid, peak), daemon=True)
+    seen = Seen()
+    watch = threading.Thread(target=follow, args=(process.pid, seen), daemon=True)
     watch.start()
     output, _ = process.communicate()
     wall_s = time.monotonic() - started
@@ -111,22 +141,7 @@ def run_gates(folder: Path) -> Run:
     boot_s = family["boot"]["times"]["first_chat_s"]
     gates_s = {gate["gate"]: gate["duration_s"] for gate in family["gates"]}
     gates_s["boot"] -= boot_s
-    return Run(wall_s, boot_s, gates_s, peak[0])
-
-
-def _watch(pid: int, peak: list[float]) -> None:
-    """Return the highest resident memory of one process, without its children, until it ends."""
-    status = Path(f"/proc/{pid}/status")
-    while True:
-        try:
-            lines = status.read_text(encoding="ascii", errors="replace").splitlines()
-        except OSError:
-            return
-        high = [line for line in lines if line.startswith("VmHWM:")]
-        if not high:  # a zombie has no memory
-            return
-        peak[0] = max(peak[0], int(high[0].split()[1]) / 1024)
-        time.sleep(SAMPLE_S)
+    return Run(wall_s, boot_s, gates_s, seen.peak_mb)
 
 
 def main() -> int:

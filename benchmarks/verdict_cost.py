@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import statistics
 import subprocess
@@ -35,7 +34,6 @@ FUNCTIONAL_BOOTS, FUNCTIONAL_MORE_S = 2.0, 20.0
 """Functional gates may take so many bare boots, and so many seconds besides."""
 WHOLE_LIMIT_S = 100.0
 MEMORY_LIMIT_MB = 250.0
-SAMPLE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -62,35 +60,6 @@ class Cost:
         return self.wall_s - self.boot_s - sum(self.gates_s.values())
 
 
-@dataclass
-class Seen:
-    """What was seen of a process while it lived."""
-
-    peak_mb: float = 0.0
-    """Its highest resident memory in MiB."""
-    cpu_s: float = 0.0
-    """Its processor time, and the system's for it."""
-
-
-def follow(pid: int, seen: Seen) -> None:
-    """Follow a process, without its children, until it ends."""
-    folder = Path(f"/proc/{pid}")
-    while True:
-        try:
-            status = (folder / "status").read_text(encoding="ascii", errors="replace")
-            stat = (folder / "stat").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            return
-        high = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-        if not high:  # a zombie has no memory
-            return
-        seen.peak_mb = max(seen.peak_mb, int(high[0].split()[1]) / 1024)
-        # proc_pid_stat(5): the fields after the name in parentheses; 14 is utime, 15 stime.
-        fields = stat.rpartition(")")[2].split()
-        seen.cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        time.sleep(SAMPLE_S)
-
-
 def read(verdict: dict[str, Any]) -> tuple[float, dict[str, float]]:
     """Return the seconds of the boot, and of each gate without it, from a run's verdict."""
     (family,) = verdict["families"]
@@ -113,8 +82,8 @@ def run(folder: Path, selection: str, model: str = MODEL) -> Cost:
         process = subprocess.Popen(
             argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True
         )
-        seen = Seen()
-        watch = threading.Thread(target=follow, args=(process.pid, seen), daemon=True)
+        seen = overhead.Seen()
+        watch = threading.Thread(target=overhead.follow, args=(process.pid, seen), daemon=True)
         watch.start()
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         process.wait()

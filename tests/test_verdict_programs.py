@@ -135,3 +135,16 @@ def test_a_run_with_pictures_has_two_limits() -> None:
     assert "= 4.00 (at most 4)" in sentence
     assert not pictures.summary(20.0, 80.2, 8.0)[1]
     assert not pictures.summary(20.0, 60.0, 40.1)[1]
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_process_is_followed_to_its_end() -> None:
+    import overhead  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+
+    seen = overhead.Seen()
+    code = "import time; end = time.process_time() + 0.3; held = b'x' * 50_000_000\n"
+    code += "while time.process_time() < end: pass\ntime.sleep(0.2)"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        overhead.follow(process.pid, seen)
+    assert 0.25 < seen.cpu_s < 5
+    assert seen.peak_mb > 45
