@@ -18,13 +18,6 @@ WHOLE, STREAM = "whole", "stream"
 DONE = "[DONE]"
 OK = 200
 ERROR_CHARACTERS = 200
-
-
-AT_ONCE = {"delta": "none with arguments"}
-"""The trait of a stream of Responses with a call whose arguments came in no delta.
-
-A busy server puts several tokens into an event, and some parsers then lose its contents.
-"""
 CUT_OFF = {"end": "cut off by the server"}
 """The trait of an answer within which the server ended the connection."""
 
@@ -81,26 +74,9 @@ class Reply:
         """The reply as a case of a check."""
         name = f"{self.dialect} {self.mode}: {self.case}"
         traits = {"dialect": self.dialect, "mode": self.mode, "case": self.case}
-        if _streams_a_call_at_once(self.events):
-            traits |= AT_ONCE
         if self.cut:
             traits |= CUT_OFF
         return Case(name, traits, self.request)
-
-
-def _streams_a_call_at_once(events: tuple[Event, ...]) -> bool:
-    begun = {
-        str(item.get("id"))
-        for event in events
-        if event.kind == "response.output_item.added"
-        and isinstance(item := event.data.get("item"), dict)
-        and item.get("type") == "function_call"
-    }
-    return not begun <= {
-        str(event.data.get("item_id"))
-        for event in events
-        if event.kind == "response.function_call_arguments.delta"
-    }
 
 
 @dataclass(frozen=True)

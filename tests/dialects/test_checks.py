@@ -16,7 +16,6 @@ from dialects.made import (
     dialogues,
     events,
     reply,
-    response_events,
 )
 from pytest_vllm_gates.client.answer import Usage
 from pytest_vllm_gates.dialects import checks, identity
@@ -43,18 +42,6 @@ def test_a_part_that_one_dialect_loses_is_reported_with_its_request() -> None:
     assert finding.says == "reasoning: empty in the responses answer, 'They ask.' in the chat one"
     assert finding.case.traits == {"dialect": "responses", "mode": "whole", "case": "plain"}
     assert finding.case.request == {"question": 1}
-
-
-def test_a_call_whose_arguments_came_in_no_event_has_a_trait() -> None:
-    kind = "response.function_call_arguments.delta"
-    sent = response_events()
-    stream, at_once = (
-        reply("responses", "stream", RESPONSE, events=events(each))
-        for each in (sent, [event for event in sent if event["type"] != kind])
-    )
-    assert "delta" not in stream.finding_case.traits
-    assert at_once.finding_case.traits["delta"] == "none with arguments"
-    assert "delta" not in WHOLES[0].finding_case.traits
 
 
 def test_a_stream_that_differs_from_its_whole_answer_is_reported() -> None:
