@@ -96,6 +96,23 @@ def test_every_rung_is_sent_then_the_too_long_prompts(server: ContextServer) -> 
     ]
 
 
+class OneAfterTheOtherServer(ContextServer):
+    """Answers each prompt a quarter of a second after the one before."""
+
+    def _metrics_or_completion(self, path: str, body: Any) -> ServerAnswer:
+        if body is not None:
+            self.closing.wait(0.25 * len(self.completions_seen))
+        return super()._metrics_or_completion(path, body)
+
+
+def test_a_rung_ends_with_its_last_answer() -> None:
+    with running(OneAfterTheOtherServer(CONTEXT + 1)) as server:
+        result = LadderTarget(server.endpoint, None, paris, 20.0).climb(
+            Ladder(TEXT, [Rung(40, 4, at_once=3)], ()), CONTEXT
+        )
+    assert [reply.error for reply in result.rungs[0].replies] == [""] * 3
+
+
 def test_a_warm_prefix_keeps_its_cache_salt(
     server: ContextServer,
 ) -> None:
