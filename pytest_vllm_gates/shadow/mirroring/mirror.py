@@ -11,6 +11,7 @@ from yarl import URL
 
 from pytest_vllm_gates.shadow.copies import KeptAnswer
 from pytest_vllm_gates.shadow.headers import passed_on
+from pytest_vllm_gates.shadow.mirroring.pace import ReadPace
 from pytest_vllm_gates.shadow.sessions import AnswerClock, plain_session
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Mirror:
         self._places = asyncio.Semaphore(limits.in_flight)
         self._tasks: set[asyncio.Task[None]] = set()
         self._session: aiohttp.ClientSession | None = None
+        self._pace = ReadPace()
         self.closing = False
 
     def offer(self, copy: RequestCopy) -> str:
@@ -122,6 +124,8 @@ class Mirror:
                     if not kept.add(clock.seconds, piece):
                         error = f"the answer has more than {self._limits.side_bytes} bytes"
                         break
+                    if wait_s := self._pace.wait_s(kept.size, len(piece)):
+                        await asyncio.sleep(wait_s)
         except TimeoutError:
             error = f"no whole answer in {self._limits.canary_s:g} s"
         except (aiohttp.ClientError, OSError, ValueError) as raised:
