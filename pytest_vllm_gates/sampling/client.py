@@ -59,6 +59,12 @@ class SamplingClient:
         with reading(f"the answer of {COMPLETIONS}"):
             return token_ids(reply["choices"][0]["prompt_token_ids"], "prompt_token_ids")
 
+    def outlooks(self, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Mapping[int, float]]]:
+        """Return the token ids of each text as a prompt, and the likeliest next tokens."""
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            prompts = [tuple(ids) for ids in pool.map(self.token_ids, texts)]
+            return [*zip(prompts, pool.map(self.likeliest, prompts), strict=True)]
+
     def complete(self, prompt: Sequence[int], body: Mapping[str, Any]) -> list[Sample]:
         """Return the answers to a prompt; raises `RefusedRequest`, or an `httpx.HTTPError`."""
         request = {"prompt": list(prompt), "return_tokens_as_token_ids": True, **body}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pytest_vllm_gates.sampling.types import Law
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.sampling.client import SamplingClient
     from pytest_vllm_gates.sampling.types import Sample
@@ -24,6 +26,11 @@ FEW = 64
 SOME = 64
 """Tokens by which a vocabulary that is too large to be read is judged."""
 HOT = 2.0
+MOST_READ = 4
+"""The laws that are read before the best of them is taken. To read one takes as long as hundreds of
+draws."""
+TAIL = 256
+"""The assumed number of tokens beside the likeliest ones, all equally likely."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +61,15 @@ class Position:
 
 
 def find(client: SamplingClient, texts: Iterable[str]) -> Position | None:
-    """Return the first position with enough information, or the one with the most on temperature.
+    """Return a position with enough information on the temperature, or the best one that was read.
 
     None if no position has a choice of tokens.
     """
     best: Position | None = None
-    for text in texts:
-        position = _position(client, tuple(client.token_ids(text)))
+    for number, prompt in enumerate(_prompts(client, texts)):
+        if best and number >= MOST_READ:
+            break
+        position = _position(client, prompt)
         if position.law.entropy < LEAST_ENTROPY:
             continue
         if best is None or position.law.information > best.law.information:
@@ -73,6 +82,21 @@ def find(client: SamplingClient, texts: Iterable[str]) -> Position | None:
     return replace(
         best, exact=worst_off(best.law, client.complete(best.prompt, body)) <= EXACT_NATS
     )
+
+
+def _prompts(client: SamplingClient, texts: Iterable[str]) -> Iterator[tuple[int, ...]]:
+    """Yield the first text, then the others in the order of what their likeliest tokens promise."""
+    first, *others = texts
+    yield tuple(client.token_ids(first))
+    outlooks = sorted(client.outlooks(others), key=lambda outlook: promise(outlook[1]))
+    yield from (prompt for prompt, _ in reversed(outlooks))
+
+
+def promise(likeliest: Mapping[int, float]) -> float:
+    """Return the information on the temperature, nats², of a law with such likeliest tokens."""
+    left = 1.0 - min(1.0, float(np.sum(np.exp([*likeliest.values()]))))
+    tail = {-1 - n: float(np.log(left / TAIL)) for n in range(TAIL)} if left else {}
+    return Law.of({**likeliest, **tail}).information
 
 
 def _position(client: SamplingClient, prompt: tuple[int, ...]) -> Position:
