@@ -213,6 +213,10 @@ def test_every_repair_is_listed_with_its_summary() -> None:
         ),
         ("rotary_embedding", "Gives MLA models the right positions on vLLM's CPU backend."),
         (
+            "router_dtype",
+            "Lets routers of experts compute in float32 on vLLM's CPU backend.",
+        ),
+        (
             "seeded_prompts",
             "Lets a seeded request have its prompt read in several steps on vLLM's CPU backend.",
         ),
