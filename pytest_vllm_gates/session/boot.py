@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import time
 from dataclasses import replace
@@ -19,6 +20,7 @@ from pytest_vllm_gates.incidents import parts as incidents_parts
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.outcomes import Infrastructure
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
+from pytest_vllm_gates.process.process import GuardedProcess
 from pytest_vllm_gates.report import checks as preflight_report
 from pytest_vllm_gates.report.environment import bundle_document
 from pytest_vllm_gates.server import attach as attaching, launch
@@ -30,7 +32,7 @@ from pytest_vllm_gates.session.explain import explainer
 from pytest_vllm_gates.session.keep_server import ServerKeeping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.environment.environment import Environment
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 MEMORY_BACK_S = 5.0
 MEMORY_POLL_S = 0.5
 PREFLIGHT = "preflight"
+NEEDED_LATER = ("pytest_vllm_gates.conversations.walk", "pytest_vllm_gates.dialects.ask")
+"""Modules of the conversation gates; their official clients take a second to import."""
 
 
 def boot(
@@ -133,6 +137,22 @@ def bounds_of(options: Options) -> Bounds:
     return Bounds.of(options.max_response_mib, options.response_timeout_s)
 
 
+def start_and_import(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> GuardedProcess:
+    """Start a server, and import what the gates need after its boot, which takes longer.
+
+    In this thread: a pytest within pytest restores the modules, which ends an import elsewhere.
+    """
+    process = GuardedProcess(argv, env=env, log=log)
+    try:
+        for name in NEEDED_LATER:
+            with contextlib.suppress(ImportError):  # the gate that needs it reports it
+                importlib.import_module(name)
+    except BaseException:
+        process.stop()
+        raise
+    return process
+
+
 def _served(
     run: Run,
     subject: Subject,
@@ -175,7 +195,7 @@ def _served(
         server = keeping.boot(progress, on_log, evidence, run.inventory)
         _note_problem(run, keeping)
     else:
-        server = launch.Server(plan, progress, on_log, explain)
+        server = launch.Server(plan, progress, on_log, explain, start=start_and_import)
         server.boot.evidence.update(evidence)
     return server.boot, server
 
