@@ -5,6 +5,8 @@
 
 Runs the programs of figures.toml one after the other, shows their output, and stores each figure
 with the day, the machine and the commit in docs/figures.json; docs/figures.md is the page of it.
+Figures with `as_user` are measured in a new environment, made as README says: the plugins and tools
+of `dev` have their own cost.
 Exits 1 if a figure exceeds its limit. Measure on an otherwise idle machine.
 """
 
@@ -16,6 +18,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from pathlib import Path
@@ -45,26 +48,46 @@ def plan() -> dict[str, dict[str, Any]]:
 
 def measure(figure: dict[str, Any]) -> dict[str, Any]:
     """Run a figure's program and return its result."""
-    program = HERE / f"{figure['program']}.py"
     load, began = os.getloadavg()[0], time.monotonic()
-    lines: list[str] = []
-    with subprocess.Popen(
-        [sys.executable, str(program), *figure.get("arguments", [])],
-        stdout=subprocess.PIPE, text=True,
-    ) as running:  # fmt: skip
-        assert running.stdout  # noqa: S101 - it is a pipe
-        for line in running.stdout:
-            print(line, end="", flush=True)
-            lines.append(line.rstrip())
+    if figure.get("as_user"):
+        with tempfile.TemporaryDirectory() as folder:
+            python = installed(Path(folder))
+            load, began = os.getloadavg()[0], time.monotonic()
+            lines, kept = output(python, figure)
+    else:
+        lines, kept = output(sys.executable, figure)
     return {
         "figure": [line for line in lines if line][-figure.get("last", 1) :],
-        "kept": running.returncode == 0,
+        "kept": kept,
         "day": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": _machine(),
         "commit": commit(),
         "load": round(load, 1),
         "minutes": round((time.monotonic() - began) / 60, 1),
     }
+
+
+def installed(folder: Path) -> str:
+    """Make an environment with this project, without its extras; return its Python."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    pip = [python, "-m", "pip", "install", "--quiet", "--quiet", "--editable", str(HERE.parent)]
+    subprocess.run(pip, check=True)
+    return python
+
+
+def output(python: str, figure: dict[str, Any]) -> tuple[list[str], bool]:
+    """Run a figure's program and show what it prints; return the lines, and whether it exits 0."""
+    program = HERE / f"{figure['program']}.py"
+    lines: list[str] = []
+    with subprocess.Popen(
+        [python, str(program), *figure.get("arguments", [])], stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout  # noqa: S101 - it is a pipe
+        for line in running.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip())
+    return lines, running.returncode == 0
 
 
 def table(measured: dict[str, dict[str, Any]]) -> str:
