@@ -7,7 +7,8 @@ functional gates (all but load, throughput and endurance), and judged by `pytest
 --lane cpu` as a whole, each in an empty folder. Prints the seconds of each gate, the requests that
 the server answered (POST in its log, where the log has them), the wall time besides boot and gates
 (imports, collection, report, pauses), the processor time of pytest and of the processes that it
-started, and the peak memory of the pytest process alone.
+started, the peak memory of the pytest process alone, and what a Python process grows by as it
+imports each part of that.
 Medians over the rounds; exits 1 where one is beyond its limit.
 """
 
@@ -34,6 +35,24 @@ FUNCTIONAL_BOOTS, FUNCTIONAL_MORE_S = 2.0, 20.0
 """Functional gates may take so many bare boots, and so many seconds besides."""
 WHOLE_LIMIT_S = 100.0
 MEMORY_LIMIT_MB = 250.0
+
+
+PARTS = (
+    "pytest", "pytest_vllm_gates.pytest_hooks", "openai", "anthropic", "numpy",
+    "pytest_vllm_gates.dialects.strict",
+)  # fmt: skip
+GROWTH = """
+import importlib, sys
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS:"))
+before = resident()
+print(before)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+    print(resident() - before)
+    before = resident()
+"""
 
 
 @dataclass(frozen=True)
@@ -118,6 +137,15 @@ def line(name: str, cost: Cost) -> str:
     )
 
 
+def imports() -> str:
+    """Return the memory of Python, and what each part adds to it, imported in this order."""
+    printed = subprocess.run(
+        [sys.executable, "-c", GROWTH, *PARTS], capture_output=True, text=True, check=True
+    ).stdout.split()
+    parts = zip(("Python", *PARTS), map(int, printed), strict=True)
+    return "imports: " + ", ".join(f"{name} {kib / 1024:.0f} MB" for name, kib in parts)
+
+
 def summary(
     bare_s: float, functional_s: float, whole_s: float, memory_mb: float
 ) -> tuple[str, bool]:
@@ -157,6 +185,7 @@ def main() -> int:
         statistics.median(one.wall_s for one in whole),
         max(one.memory_mb for one in (*functional, *whole)),
     )
+    print(imports())
     print(sentence)
     return 0 if kept else 1
 
