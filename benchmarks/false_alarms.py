@@ -10,7 +10,8 @@ same server, and one is judged against the other. One server is booted for all r
 boots one for each. `tally` counts a log. FAIL, REJECT and a run without a verdict are alarms;
 INCONCLUSIVE and HOLD are not. Each run appends a line to the log, so the runs can be split. Exits 1
 if there was an alarm, or a run that its program did not count as clean. `add` appends the runs of
-the given reports, all of healthy servers, to RECORDED or the log, and counts that log.
+the given reports, all of healthy servers, to RECORDED or the log, and counts that log; their commit
+is the newest one of that time.
 """
 
 from __future__ import annotations
@@ -153,6 +154,15 @@ def add(argv: list[str]) -> int:
     return tally(options.log)
 
 
+def commit_at(time: str) -> str:
+    """Return the newest commit of a time, in ISO 8601; "unknown" where Git has none."""
+    process = subprocess.run(
+        ["git", "log", "-1", "--format=%h", f"--before={time}"],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return process.stdout.strip() or "unknown"
+
+
 def clean_lines(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a line for each family of a run on a healthy server."""
     lines = []
@@ -167,6 +177,7 @@ def clean_lines(report: dict[str, Any]) -> list[dict[str, Any]]:
             {
                 **line,
                 "at": report["created"],
+                "commit": commit_at(report["created"]),
                 "lane": report["lane"]["name"],
                 "failed": failed,
                 "alarm": alarm,
