@@ -8,7 +8,7 @@ functional gates (all but load, throughput and endurance), and judged by `pytest
 the server answered (POST in its log, where the log has them), the wall time besides boot and gates
 (imports, collection, report, pauses), the processor time of pytest and of the processes that it
 started, the peak memory of the pytest process alone, and what a Python process grows by as it
-imports each part of that.
+imports each part of that. If the functional gates take too long, a line says what is in the way.
 Medians over the rounds; exits 1 where one is beyond its limit.
 """
 
@@ -34,6 +34,7 @@ FUNCTIONAL = "not (load or throughput or endurance)"
 FUNCTIONAL_BOOTS, FUNCTIONAL_MORE_S = 2.0, 20.0
 """Functional gates may take so many bare boots, and so many seconds besides."""
 WHOLE_LIMIT_S = 100.0
+SLOWEST = 3
 MEMORY_LIMIT_MB = 250.0
 
 
@@ -146,6 +147,18 @@ def imports() -> str:
     return "imports: " + ", ".join(f"{name} {kib / 1024:.0f} MB" for name, kib in parts)
 
 
+def in_the_way(cost: Cost, limit_s: float) -> str:
+    """Return which gates take longest, and who computes, where a run is beyond its limit."""
+    slowest = sorted(cost.gates_s.items(), key=lambda each: -each[1])[:SLOWEST]
+    gates = ", ".join(f"{gate} ({seconds:.1f} s)" for gate, seconds in slowest)
+    cores = (cost.others_cpu_s + cost.pytest_cpu_s) / cost.wall_s
+    return (
+        f"in the way: {cost.wall_s - limit_s:.1f} s too long; {gates} wait for the server, which "
+        f"computes for {cost.others_cpu_s / cost.wall_s:.0%} of the run; pytest computes for "
+        f"{cost.pytest_cpu_s / cost.wall_s:.0%}; {cores:.2f} cores are busy"
+    )
+
+
 def summary(
     bare_s: float, functional_s: float, whole_s: float, memory_mb: float
 ) -> tuple[str, bool]:
@@ -185,6 +198,9 @@ def main() -> int:
         statistics.median(one.wall_s for one in whole),
         max(one.memory_mb for one in (*functional, *whole)),
     )
+    limit_s = FUNCTIONAL_BOOTS * statistics.median(bare) + FUNCTIONAL_MORE_S
+    if functional[-1].wall_s > limit_s:
+        print(in_the_way(functional[-1], limit_s))
     print(imports())
     print(sentence)
     return 0 if kept else 1

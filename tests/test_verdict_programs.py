@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -110,6 +111,9 @@ def test_the_boot_gate_costs_what_it_takes_besides_the_boot() -> None:
     cost = verdict_cost.Cost(50.0, boot_s, gates_s, 0, 100.0)
     assert cost.rest_s == 7.0
     assert "besides boot and gates 7.0 s, unknown requests" in verdict_cost.line("whole", cost)
+    way = verdict_cost.in_the_way(dataclasses.replace(cost, others_cpu_s=40.0), 45.0)
+    assert "5.0 s too long; endurance (12.0 s), boot (1.0 s) wait for the server" in way
+    assert "for 80% of the run" in way
 
 
 @pytest.mark.usefixtures("programs")
