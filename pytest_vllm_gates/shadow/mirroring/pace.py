@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FREE_BYTES = 256 * 2**10
-"""The beginning of each answer that is read at once: more than 800 chunks of vLLM's streams."""
+"""The beginning of each answer, read without delay: more than 800 chunks of vLLM's streams."""
 BYTES_A_SECOND = 32 * 2**20
-"""What is read of all longer answers together: 100,000 tokens a second in chunks of 300 bytes."""
+"""The rate of all longer answers together: 100,000 tokens a second in chunks of 300 bytes."""
 BURST_S = 1.0
-"""Of a time in which nothing was read, so much is made up for."""
+"""The time that is made up for after a pause of any length."""
 
 
 class ReadPace:
-    """The time that is left for long answers. The system holds up a sender that is not read."""
+    """The time that is left for long answers. While nothing is read, TCP holds up the sender."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class ReadPace:
         self._bytes_a_second = bytes_a_second
         self._clock = clock
         self._free_s = clock() - BURST_S
-        """The time from which on the next piece may be read."""
+        """The time of the next piece."""
 
     def wait_s(self, answer_bytes: int, piece_bytes: int) -> float:
         """Return the seconds to wait after a piece of an answer that has so many bytes by now."""
