@@ -6,6 +6,7 @@ on `logprob_token_ids`, which returns the log-probabilities of chosen tokens wha
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +61,19 @@ class SamplingClient:
             return token_ids(reply["choices"][0]["prompt_token_ids"], "prompt_token_ids")
 
     def outlooks(self, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Mapping[int, float]]]:
-        """Return the token ids of each text as a prompt, and the likeliest next tokens."""
+        """Return the token ids of each text as a prompt, and the likeliest next tokens.
+
+        A server that refuses to return these has none.
+        """
+
+        def likeliest(prompt: tuple[int, ...]) -> Mapping[int, float]:
+            with contextlib.suppress(RefusedRequest):
+                return self.likeliest(prompt)
+            return {}
+
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             prompts = [tuple(ids) for ids in pool.map(self.token_ids, texts)]
-            return [*zip(prompts, pool.map(self.likeliest, prompts), strict=True)]
+            return [*zip(prompts, pool.map(likeliest, prompts), strict=True)]
 
     def complete(self, prompt: Sequence[int], body: Mapping[str, Any]) -> list[Sample]:
         """Return the answers to a prompt; raises `RefusedRequest`, or an `httpx.HTTPError`."""

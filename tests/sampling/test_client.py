@@ -81,6 +81,20 @@ def test_a_prompt_has_the_special_tokens_of_the_server() -> None:
         assert SamplingClient(server.endpoint).token_ids("x") == [1, 2]
 
 
+def test_each_text_has_its_prompt_and_the_likeliest_next_tokens() -> None:
+    with running(ScriptedServer(vllm)) as server:
+        outlooks = SamplingClient(server.endpoint).outlooks(["x", "y"])
+    assert outlooks == [((1, 2), {7: -7.0})] * 2
+
+
+def test_a_server_that_hides_log_probabilities_has_no_likeliest_tokens() -> None:
+    def hides(path: str, body: Body) -> ServerAnswer:
+        return (400, {"error": {"message": "no"}}) if "logprobs" in body else vllm(path, body)
+
+    with running(ScriptedServer(hides)) as server:
+        assert SamplingClient(server.endpoint).outlooks(["x"]) == [((1, 2), {})]
+
+
 @pytest.mark.parametrize(
     ("status", "content", "error", "says"),
     [
