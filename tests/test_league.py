@@ -214,7 +214,7 @@ def test_guidellm_counts_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     report = '{"benchmarks": [{"request_totals": {"errored": 3}}]}'
     program.write_text(
         "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n"
-        f"[ $1 = --output-path ] && printf '%s' '{report}' > $2\nshift\ndone\n"
+        f"[ $1 = --output ] && printf '%s' '{report}' > ${{2##*path=}}\nshift\ndone\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv(guidellm.PROGRAM, str(program))

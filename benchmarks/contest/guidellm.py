@@ -1,7 +1,7 @@
 """guidellm (https://github.com/vllm-project/guidellm) on a server, where its program is given.
 
 It measures and prints no verdict: an exit status other than 0 and a failed request count as its
-alarm. The options are those of https://blog.vllm.ai/guidellm/main/getting-started/benchmark
+alarm. The options are those of guidellm 0.8.1 (`guidellm run --help`, 2026-11-28).
 """
 
 from __future__ import annotations
@@ -24,10 +24,21 @@ LIMIT_S = 120.0
 
 def command(program: str, target: Target, tokenizer: str, output: Path) -> list[str]:
     """Return the command that sends some concurrent requests of synthetic text."""
-    argv = [program, "benchmark", "--target", target.root_url, "--rate-type", "concurrent"]
-    argv += ["--rate", "4", "--max-requests", str(REQUESTS), "--output-path", str(output)]
-    argv += ["--data", "prompt_tokens=64,output_tokens=112", "--processor", tokenizer]
-    return [*argv, *(["--model", target.model] if target.model else [])]
+    backend: dict[str, Any] = {"kind": "openai_http", "target": target.root_url}
+    backend |= {"model": target.model} if target.model else {}
+    backend |= {"api_key": target.key} if target.key else {}
+    options: dict[str, dict[str, Any]] = {
+        "backend": backend,
+        "profile": {"kind": "concurrent", "streams": 4},
+        "constraint": {"kind": "max_requests", "count": REQUESTS},
+        "tokenizer": {"kind": "huggingface_auto", "model": tokenizer},
+        "data": {"kind": "synthetic_text", "prompt_tokens": 64, "output_tokens": 112},
+        "output": {"kind": "json", "path": output},
+    }
+    argv = [program, "run", "--disable-console"]
+    for name, values in options.items():
+        argv += [f"--{name}", ",".join(f"{key}={value}" for key, value in values.items())]
+    return argv
 
 
 def judge(target: Target, tokenizer: str) -> tuple[bool | None, str, int]:
@@ -37,11 +48,9 @@ def judge(target: Target, tokenizer: str) -> tuple[bool | None, str, int]:
         return None, f"{PROGRAM} is not set", 0
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "benchmarks.json"
-        environment = {**os.environ, "OPENAI_API_KEY": target.key or ""}
-        environment["GUIDELLM__OPENAI__API_KEY"] = target.key or ""
         try:
             process = subprocess.run(
-                command(program, target, tokenizer, output), env=environment, check=False,
+                command(program, target, tokenizer, output), check=False,
                 timeout=LIMIT_S, capture_output=True, text=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
