@@ -102,7 +102,12 @@ def sends_half_a_character(exchange: Exchange) -> None:
         exchange.frame = lambda data: f"data: {data}\n\n".replace("\u2614", "\udce2\udc98")
 
 
-@FAULTS.add("stream", check=ANSWERED, says="JSONDecodeError: ")
+@FAULTS.add(
+    "stream",
+    check=ANSWERED,
+    says="Malformed: the stream is not as in the API: ",
+    also=("stop", "tools"),
+)
 def breaks_its_events(exchange: Exchange) -> None:
     """A gateway sends its buffer when it is full: an event is cut in its middle."""
     if not first_chat(exchange):
@@ -113,7 +118,7 @@ def breaks_its_events(exchange: Exchange) -> None:
     "stream",
     check=FRAMED,
     says="the stream does not end in '[DONE]': its last event is",
-    also=("reasoning", "tools"),
+    also=("reasoning", "stop", "tools"),
 )
 def leaves_no_line_between_events(exchange: Exchange) -> None:
     """Events end in one line break where two are due."""
@@ -125,7 +130,7 @@ def leaves_no_line_between_events(exchange: Exchange) -> None:
     "whole",
     check=ANSWERED,
     says="the answer is not a chat completion: '<html>Please wait</html>'",
-    also=("boot", "stop"),
+    also=("boot", "stop", "tools"),
 )
 def answers_a_page(exchange: Exchange) -> None:
     """A gateway answers with a waiting page and status 200."""

@@ -151,7 +151,7 @@ def swallows_the_last_content(exchange: Exchange) -> None:
         del exchange.events[positions[-1]]
 
 
-@FAULTS.add("stream", check=SAME, says="content: differs from character", also=("tools",))
+@FAULTS.add("stream", check=SAME, says="content: differs from character", also=("stop", "tools"))
 def swaps_two_chunks(exchange: Exchange) -> None:
     """Chunks overtake each other."""
     positions = [i for i, event in enumerate(exchange.events) if _content(event)]
@@ -219,14 +219,16 @@ def counts_chunks_for_tokens(exchange: Exchange) -> None:
             event["usage"]["completion_tokens"] = len(exchange.events)
 
 
-@FAULTS.add("stream", check=ANSWERED, says="APIConnectionError")
+@FAULTS.add("stream", check=ANSWERED, says="APIConnectionError", also=("stop", "tools"))
 def breaks_streams_off(exchange: Exchange) -> None:
     """The connection breaks in the middle of an answer."""
     if not first_chat(exchange):
         exchange.cut_after = 3
 
 
-@FAULTS.add("stream", check=ANSWERED, says="EngineCore encountered an issue")
+@FAULTS.add(
+    "stream", check=ANSWERED, says="EngineCore encountered an issue", also=("stop", "tools")
+)
 def ends_streams_in_an_error(exchange: Exchange) -> None:
     """The engine dies in the middle of an answer."""
     if not first_chat(exchange):
