@@ -48,14 +48,10 @@ def plan() -> dict[str, dict[str, Any]]:
 
 def measure(figure: dict[str, Any]) -> dict[str, Any]:
     """Run a figure's program and return its result."""
-    load, began = os.getloadavg()[0], time.monotonic()
-    if figure.get("as_user"):
-        with tempfile.TemporaryDirectory() as folder:
-            python = installed(Path(folder))
-            load, began = os.getloadavg()[0], time.monotonic()
-            lines, kept = output(python, figure)
-    else:
-        lines, kept = output(sys.executable, figure)
+    with tempfile.TemporaryDirectory() as folder:
+        python = installed(Path(folder)) if figure.get("as_user") else sys.executable
+        load, began = os.getloadavg()[0], time.monotonic()
+        lines, kept = output(python, figure)
     return {
         "figure": [line for line in lines if line][-figure.get("last", 1) :],
         "kept": kept,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.chat import Chat
@@ -114,10 +114,15 @@ def limits(
 
 
 def limits_in_a_call(
-    chat: Chat, body: Mapping[str, Any], plain: Answer, at_a_time: int = 1
+    chat: Chat, bodies: Iterable[Mapping[str, Any]], at_a_time: int = 1
 ) -> list[LimitedAnswer]:
-    """Send the request with limits that cut its call short; `plain` has the whole call."""
-    if plain.usage is None or not plain.tool_calls:
+    """Send the first request that is answered with a call, with limits that cut the call short.
+
+    Empty if none of them is, or if the server counts no tokens.
+    """
+    answers = ((body, chat.ask(body)) for body in bodies)
+    body, plain = next((each for each in answers if each[1].tool_calls), ({}, None))
+    if plain is None or plain.usage is None:
         return []
     length = plain.usage.completion_tokens
     short = [tokens for tokens in SHORT_OF_A_CALL if tokens < length]

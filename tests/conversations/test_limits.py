@@ -9,13 +9,13 @@ import pytest
 from servers import running
 from servers.scripted import Generation, ScriptedModel
 
-from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.answer import Answer, Usage
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.conversations.checks import finish, stops
 from pytest_vllm_gates.conversations.limits import LONGEST, STOPS, Pieces, limits, limits_in_a_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_vllm_gates.catalog.family import Family
 
@@ -117,8 +117,6 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
 
 def test_without_usage_there_are_no_limits(chat: Chat) -> None:
     assert limits(chat, BODY, Answer("", CONTENT, (), "stop", None)) == []
-    call = ToolCall("get_time", "{}", "call-1")
-    assert limits_in_a_call(chat, BODY, Answer("", "", (call,), "tool_calls", None)) == []
 
 
 def test_an_answer_without_reasoning_is_not_cut_in_it(chat: Chat) -> None:
@@ -128,18 +126,35 @@ def test_an_answer_without_reasoning_is_not_cut_in_it(chat: Chat) -> None:
     }  # fmt: skip
 
 
-def test_a_call_is_cut_before_its_end(chat: Chat, server: ScriptedModel) -> None:
-    call = ToolCall("get_time", "{}", "call-1")
-    plain = Answer("", "", (call,), "tool_calls", Usage(3, 5))
-    answers = limits_in_a_call(chat, BODY, plain)
-    assert [(answer.max_tokens, answer.due) for answer in answers] == [
-        (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
-    ]
-    assert [chat_request["max_tokens"] for chat_request in server.chats_seen] == [
-        BODY["max_tokens"],
-        1,
-        1,
-        2,
-        2,
-    ]
-    assert limits_in_a_call(chat, BODY, Answer("", CONTENT, (), "stop", Usage(3, 5))) == []
+def caller(body: Mapping[str, Any]) -> Generation:
+    """Write five words and a call, if the question is for the time."""
+    asks = "time" in body["messages"][0]["content"]
+    calls: list[tuple[str, Any]] = [("get_time", {})] if asks else []
+    return Generation("I look at the clock.", calls=calls)
+
+
+def question(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 300}
+
+
+def test_the_first_call_that_comes_is_cut_before_its_end(qwen: Family) -> None:
+    bodies = [question(text) for text in ("Hello.", "What is the time?", "The time again?")]
+    with running(ScriptedModel(caller)) as server:
+        chat = Chat(server.endpoint, qwen)
+        whole = chat.ask(bodies[1])
+        assert whole.usage is not None
+        server.chats_seen.clear()
+        answers = limits_in_a_call(chat, bodies)
+        chat.client.close()
+    texts = [seen["messages"][0]["content"] for seen in server.chats_seen]
+    assert texts[:2] == ["Hello.", "What is the time?"]
+    assert set(texts[2:]) == {"What is the time?"}
+    lengths = [whole.usage.completion_tokens - short for short in (6, 4, 3)]
+    due = [(limit, "length") for limit in lengths if limit > 0 for _ in ("whole", "streamed")]
+    assert due
+    assert [(answer.max_tokens, answer.due) for answer in answers] == due
+
+
+def test_without_a_call_nothing_is_cut(chat: Chat) -> None:
+    assert limits_in_a_call(chat, [BODY, BODY]) == []
+    assert limits_in_a_call(chat, []) == []

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.catalog import lane as lanes
+from lanes.overlaid import lines_of, write_module
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-OVERLAY = lanes.SHIPPED / "cpu-overlay"
-FOLDERS = ("vllm", "lora", "ops", "torch_ops")
 # vLLM's operator in numpy; its package imports it from the module as vLLM's does.
 OPERATORS = """
 def bgmv_shrink(inputs, weights, outputs, indices, scaling=1.0):
@@ -46,23 +41,9 @@ for operator in (bgmv_shrink, sgmv_shrink):
 def test_a_token_without_an_adapter_gets_no_update(
     tmp_path: Path, indices: list[int], right: list[float], wrong: list[float]
 ) -> None:
-    folder = tmp_path
-    for name in FOLDERS:
-        folder /= name
-        folder.mkdir()
-        (folder / "__init__.py").write_text("")
-    (folder / "lora_ops.py").write_text(OPERATORS)
-    (folder / "__init__.py").write_text("from .lora_ops import bgmv_shrink, sgmv_shrink\n")
-    for left_out, outputs in (("", right), ("base_beside_adapters", wrong)):
-        result = subprocess.run(
-            [sys.executable, "-c", ASKED.replace("INDICES", str(indices))],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(map(str, (OVERLAY, tmp_path))),
-                "VLLM_GATES_WITHOUT_REPAIRS": left_out,
-            },
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert result.stdout.splitlines() == [str(outputs)] * 2
+    write_module(tmp_path, "vllm.lora.ops.torch_ops.lora_ops", OPERATORS)
+    package = tmp_path / "vllm" / "lora" / "ops" / "torch_ops" / "__init__.py"
+    package.write_text("from .lora_ops import bgmv_shrink, sgmv_shrink\n")
+    code = ASKED.replace("INDICES", str(indices))
+    assert lines_of(code, tmp_path) == [str(right)] * 2
+    assert lines_of(code, tmp_path, left_out="base_beside_adapters") == [str(wrong)] * 2

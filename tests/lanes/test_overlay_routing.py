@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.catalog import lane as lanes
+from lanes.overlaid import lines_of, write_module
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-OVERLAY = lanes.SHIPPED / "cpu-overlay"
-FOLDERS = ("vllm", "model_executor", "layers", "fused_moe", "router")
+MODULE = "vllm.model_executor.layers.fused_moe.router.cpu_router"
 ROUTER = """
 class CPURouter:
     def __init__(self, scoring_func, use_grouped_topk=False, custom_routing_function=None):
@@ -40,22 +36,6 @@ class CPURouter:
 def test_sigmoid_without_groups_becomes_one_group(
     tmp_path: Path, arguments: str, routed: str
 ) -> None:
-    folder = tmp_path
-    for name in FOLDERS:
-        folder /= name
-        folder.mkdir()
-        (folder / "__init__.py").write_text("")
-    (folder / "cpu_router.py").write_text(ROUTER)
-    code = (
-        f"from {'.'.join(FOLDERS)}.cpu_router import CPURouter\n"
-        f"CPURouter({arguments})._compute_routing(None)"
-    )
-    path = os.pathsep.join(map(str, (OVERLAY, tmp_path)))
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.strip() == routed
+    write_module(tmp_path, MODULE, ROUTER)
+    code = f"from {MODULE} import CPURouter\nCPURouter({arguments})._compute_routing(None)"
+    assert lines_of(code, tmp_path) == [routed]
