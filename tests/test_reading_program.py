@@ -1,0 +1,60 @@
+"""The program that measures ways of reading: how late a chunk is, and what its last line says."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(PROGRAMS))
+
+
+def test_a_read_has_the_kernels_stamp_if_it_is_asked_for() -> None:
+    import reading  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
+
+    stamp = (0, 0, struct.pack("qq", 7, 500_000_000))
+    reads = [(8.0, [stamp], 10), (9.0, [], 5), (9.5, [], 0)]
+    assert reading.arrivals(reads, stamped=True) == [(7.5, 10), (9.0, 15), (9.5, 15)]
+    assert reading.arrivals(reads, stamped=False) == [(8.0, 10), (9.0, 15), (9.5, 15)]
+
+
+def test_a_chunk_is_as_late_as_the_read_of_its_last_byte() -> None:
+    import reading  # noqa: PLC0415
+
+    times = [(1.0, 8), (2.0, 10), (4.0, 30)]
+    late = reading.late_s(times, [10, 20, 30], [0.5, 1.5, 3.5])
+    assert late == [1.5, 2.5, 0.5]
+
+
+def test_a_median_is_taken_of_each_figure() -> None:
+    import reading  # noqa: PLC0415
+
+    rounds = [
+        reading.Figures(*each) for each in ((1.0, 9.0, 5.0), (2.0, 7.0, 6.0), (9.0, 8.0, 1.0))
+    ]
+    assert reading.middle(rounds) == reading.Figures(2.0, 8.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("us", "stamp_ms", "kept"), [(8.4, 0.1, False), (8.6, 0.1, True), (4.0, 1.2, True)]
+)
+def test_a_cheaper_way_counts_only_if_it_is_not_late(
+    us: float, stamp_ms: float, kept: bool
+) -> None:
+    import reading  # noqa: PLC0415
+
+    medians = {
+        reading.CLIENT: reading.Figures(10.0, 0.1, 0.2),
+        reading.FLOOR: reading.Figures(5.0, 12.0, 12.0),
+        "other": reading.Figures(us, stamp_ms, 2.0),
+        "slow": reading.Figures(12.0, 0.1, 0.2),
+    }
+    sentence, within = reading.summary(medians)
+    assert within is kept
+    assert "2.0 times the kernel's floor of 5.0 us" in sentence
