@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.load.types import PlannedRequest
 
+CLIENTS = "recvmsg, stamped (the client's)"
 FLOOR = "recv_into, half a step after the first"
 RCVLOWAT_BYTES = 300
 """Less than a chunk has, and twice as much is more than one has."""
@@ -226,7 +227,7 @@ def ways(folder: str, half_step_s: float) -> tuple[list[Way], list[str]]:
     found = [
         Way("recv", epoll(by_recv)),
         Way("recv_into", epoll(into)),
-        Way("recvmsg, stamped (as the client)", epoll(by_recvmsg), stamped),
+        Way(CLIENTS, epoll(by_recvmsg), stamped),
         Way(
             "recvmsg_into, stamped",
             epoll(functools.partial(by_recvmsg_into, buffers=[buffer])), stamped,
