@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import PlannedRequest
 
 CLIENTS = "recvmsg, stamped (the client's)"
-FLOOR = "recv_into, half a step after the first"
 RCVLOWAT_BYTES = 300
 """Less than a chunk has, and twice as much is more than one has."""
 BUSY_POLL = 46
@@ -247,7 +246,7 @@ def ways(folder: str, half_step_s: float) -> tuple[list[Way], list[str]]:
                 (0.002, True, "2 ms after the first"),
             )
         ),
-        Way(FLOOR, epoll(into, half_step_s)),
+        Way("recv_into, half a step after the first", epoll(into, half_step_s)),
         Way("asyncio, streams", by_asyncio),
     ]  # fmt: skip
     absent = []
