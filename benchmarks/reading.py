@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import re
 import statistics
 import sys
@@ -111,10 +112,11 @@ def middle(figures: Sequence[Figures]) -> Figures:
 
 
 def line(name: str, figures: Figures) -> str:
-    """Return a way's line."""
+    """Return a way's line; the client's loop does not keep the times of its reads."""
+    read = "" if math.isnan(figures.read_ms) else f"{figures.read_ms:.2f} ms"
     return (
-        f"{name:44} {figures.us:6.2f} us/chunk   stamp p99 {figures.stamp_ms:6.2f} ms late   "
-        f"read p99 {figures.read_ms:6.2f} ms late   {figures.chunks_a_read:.2f} chunks/read"
+        f"{name:39} {figures.us:5.2f} us/chunk  p99 late: stamp {figures.stamp_ms:5.2f} ms, read "
+        f"{read or 'unknown':>8}  {figures.chunks_a_read:.2f} chunks/read"
     )
 
 
@@ -165,7 +167,7 @@ def parsing(answer: bytes, chunks: int, folder: str) -> list[str]:
             began_s = time.process_time()
             parse()
             times.append(1e6 * (time.process_time() - began_s) / chunks)
-        lines.append(f"parsing: {name:38} {statistics.median(times):6.2f} us/chunk")
+        lines.append(f"parsing: {name:30} {statistics.median(times):5.2f} us/chunk")
     return lines
 
 
@@ -207,11 +209,11 @@ class Measurement:
     def figures(self, way: Way | None) -> Figures:
         """Return what a way costs, None for the client, and how late it is."""
         short = round(SHORT_S / EVERY_S)
+        by_read: list[Arrivals] = []
         if way is None:
             short_s, _, _ = self._client(short)
             self._server.sent()
             long_s, stamped, _ = self._client(self._long)
-            by_read = stamped
         else:
             short_s, _ = by_way(way, self._requests(short), self._target)
             self._server.sent()
@@ -223,16 +225,15 @@ class Measurement:
         late, read_late = (
             [
                 late
-                for times, sent_s in zip(each, sent, strict=True)
-                for late in late_s(times, self._ends, sent_s)
+                for times, own in zip(each, sent, strict=bool(each))
+                for late in late_s(times, self._ends, own)
             ]
             for each in (stamped, by_read)
         )
         us = 1e6 * (long_s - short_s) / (self._streams * (self._long - short))
-        return Figures(
-            us, 1000 * percentile(late, 0.99), 1000 * percentile(read_late, 0.99),
-            len(late) / sum(map(len, by_read)),
-        )  # fmt: skip
+        read_ms = 1000 * percentile(read_late, 0.99) if read_late else math.nan
+        chunks = len(late) / sum(map(len, stamped))
+        return Figures(us, 1000 * percentile(late, 0.99), read_ms, chunks)
 
     def _requests(self, tokens: int) -> Sequence[PlannedRequest]:
         planned: Sequence[PlannedRequest] = planned_requests(self._server.endpoint, tokens)

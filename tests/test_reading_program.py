@@ -60,3 +60,12 @@ def test_a_cheaper_way_counts_only_if_it_is_not_late(
     sentence, within = reading.summary(medians)
     assert within is kept
     assert "its whole loop 10.0 us (2.0 times the least)" in sentence
+
+
+def test_a_lines_unknown_time_is_named() -> None:
+    import reading  # noqa: PLC0415
+
+    assert "read 1.50 ms" in reading.line("a way", reading.Figures(7.0, 0.1, 1.5, 1.0)).replace(
+        "  ", " "
+    )
+    assert "unknown" in reading.line("a way", reading.Figures(7.0, 0.1, float("nan"), 1.0))
