@@ -199,8 +199,7 @@ class Measurement:
         """`long`: the chunks of a long load."""
         self._server, self._streams, self._long = server, streams, long
         url = urlsplit(server.endpoint.base_url)
-        assert url.hostname  # noqa: S101
-        assert url.port  # noqa: S101
+        assert url.hostname and url.port  # noqa: S101
         self._target = Target(url.hostname, url.port, {"Content-Type": "application/json"})
         self.answer = self._client(long)[2]
         server.sent()
@@ -255,7 +254,7 @@ def main() -> int:
     options = parser.parse_args()
     long = round((SHORT_S + options.seconds) / EVERY_S)
     gc.disable()  # as the client does
-    stamped = stamping()
+    _stamped = stamping()  # until the end
     with (
         tempfile.TemporaryDirectory() as folder,
         running(TimetableServer(Timetable(options.streams, EVERY_S))) as server,
@@ -268,8 +267,6 @@ def main() -> int:
             for way in (None, *found):
                 name = way.name if way else CLIENT
                 figures.setdefault(name, []).append(measurement.figures(way))
-        for source in stamped:
-            source.close()
         medians = {name: middle(each) for name, each in figures.items()}
         for name, each in medians.items():
             print(line(name, each), flush=True)
