@@ -6,8 +6,14 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.session import boot
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
+
+    from conftest import Project
 
 CODE = """
 import sys
@@ -27,3 +33,13 @@ def test_the_official_clients_are_imported_while_the_server_boots(tmp_path: Path
     argv = [sys.executable, "-c", CODE, str(tmp_path / "log")]
     run = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120)
     assert run.stdout.strip() == "[] ['anthropic', 'openai'] None"
+
+
+def test_what_the_gates_need_is_imported_by_a_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("needed_later.py", "import pathlib\npathlib.Path(__file__ + '.done').touch()\n")
+    monkeypatch.syspath_prepend(project.path)
+    monkeypatch.setattr(boot, "NEEDED_LATER", ("needed_later",))
+    project.gates("-m", "boot")
+    assert (project.path / "needed_later.py.done").exists()
