@@ -5,6 +5,7 @@ Connections are not reused: the server may close an idle one just as the next re
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -21,7 +22,7 @@ from pytest_vllm_gates.errors import UserError
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from httpcore2 import SOCKET_OPTION
 
@@ -116,9 +117,14 @@ class BoundedBackend(httpcore.NetworkBackend):
     def __init__(self) -> None:
         self._thread = threading.local()
 
-    def turn_to(self, budget: Budget) -> None:
-        """Use this budget for the next connection that this thread opens."""
+    @contextlib.contextmanager
+    def within(self, budget: Budget) -> Iterator[None]:
+        """Use this budget for the connections that this thread opens in the block."""
         self._thread.budget = budget
+        try:
+            yield
+        finally:
+            del self._thread.budget  # it has the request's body, which may be megabytes
 
     def connect_tcp(
         self,

@@ -83,10 +83,10 @@ class Recorder(httpx.HTTPTransport):
         wait_s: float | None = request.extensions.get("timeout", {}).get("read")
         request.headers["Accept-Encoding"] = "identity"
         budget = Budget(request.read(), self._bounds, wait_s)
-        self._backend.turn_to(budget)
         self._check_strikes(request)
         try:
-            response = super().handle_request(request)
+            with self._backend.within(budget):
+                response = super().handle_request(request)
             kind = response.headers.get("content-type", "")
             budget.head_ended(stream=kind.startswith(EVENT_STREAM))
             decompressor = _decompressor(response)

@@ -172,8 +172,7 @@ def _answer(
 
 
 def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -> ContractReply:
-    body = mistake.request(model, context)
-    data = mistake.text(model, context) if body is None else json.dumps(body).encode()
+    data = mistake.data(model, context)
     path, headers = f"/v1{mistake.path}", {"Content-Type": mistake.content_type}
     request = client.build_request(
         mistake.method, path, content=data, headers=headers, timeout=LIMIT_S

@@ -67,7 +67,7 @@ def _send(
     more: Mapping[str, Any],
     tokens: int,
 ) -> Reaction:
-    data, model = _body(case, endpoint.model, more, tokens)
+    data, model = case.data(endpoint.model, tokens, more), case.named(endpoint.model)
     headers = {"Content-Type": case.content_type} if case.content_type else {}
     begun = time.monotonic()
     try:
@@ -91,19 +91,6 @@ def _send(
         reply.text[:200],
         time.monotonic() - begun,
     )
-
-
-def _body(
-    case: WrongRequest, model: str, more: Mapping[str, Any], tokens: int
-) -> tuple[bytes, str]:
-    """Return the bytes to send, and the model that they name; empty without one."""
-    body = case.request(model, tokens, more)
-    if body is None:
-        return case.text(model, tokens), ""
-    named = str(body.get("model") or "")
-    text = json.dumps(body)
-    del body  # megabytes, as the text is
-    return text.encode(), named
 
 
 def _message(text: str) -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +43,18 @@ class Repeat(toml.Record):
     """The number of repetitions. "context": the tokens of the server's context; "steps": enough
     that a prompt of this length is read in several steps, within the context."""
 
+    def count(self, context: int) -> int:
+        """Return the number of repetitions; `context` is in tokens."""
+        if self.times == CONTEXT:
+            return context
+        if self.times == STEPS:
+            return min(STEPS_TOKENS, context - context // 4)
+        return int(self.times)
+
+    def made(self, context: int) -> str | list[Any]:
+        """Return the long value."""
+        return self.repeat * self.count(context)
+
 
 class WrongRequest(toml.Record):
     """One request: how it differs from a plain one, and the allowed reactions of the server."""
@@ -69,27 +84,23 @@ class WrongRequest(toml.Record):
             raise ValueError("a case has raw, or it has body and without; not both")
         return self
 
-    def request(
-        self, model: str, context: int, more: Mapping[str, Any] | None = None
-    ) -> dict[str, Any] | None:
-        """Return the body to send, None if the case is not JSON.
+    def named(self, model: str) -> str:
+        """Return the model that the request names, if it is sent to this one; empty without any."""
+        if self.raw is not None or "model" in self.without:
+            return ""
+        return str(self.body.get("model", model) or "")
 
-        `context` is in tokens; `more` is added to the plain request.
-        """
+    def data(self, model: str, context: int, more: Mapping[str, Any] | None = None) -> bytes:
+        """Return the bytes to send. `context` is in tokens; `more` is added to a JSON request."""
         if self.raw is not None:
-            return None
+            parts = [
+                part.replace(MODEL, model) if isinstance(part, str) else part.made(context)
+                for part in self.raw
+            ]
+            return "".join(map(str, parts)).encode(self.encoding)
         plain = {"model": model, **PLAIN, **(more or {})}
         remaining = {key: value for key, value in plain.items() if key not in self.without}
-        filled: dict[str, Any] = _filled(self.body, context)
-        return remaining | filled
-
-    def text(self, model: str, context: int) -> bytes:
-        """Return the bytes to send if the case is not JSON."""
-        parts = [
-            part.replace(MODEL, model) if isinstance(part, str) else _repeated(part, context)
-            for part in self.raw or ()
-        ]
-        return "".join(map(str, parts)).encode(self.encoding)
+        return _json(remaining, self.body, context)
 
 
 class _CaseFile(toml.Record):
@@ -117,23 +128,34 @@ def load_all(project: Path) -> tuple[WrongRequest, ...]:
     return tuple(requests)
 
 
-def _filled(value: Any, context: int) -> Any:
-    """Return a copy of a body with every repetition made."""
-    if isinstance(value, list):
-        return [_filled(element, context) for element in value]
-    if not isinstance(value, dict):
-        return value
-    if set(value) == set(Repeat.model_fields):
-        return _repeated(Repeat.model_validate(value), context)
-    return {key: _filled(element, context) for key, element in value.items()}
+def _json(plain: Mapping[str, Any], body: Mapping[str, Any], context: int) -> bytes:
+    """Return a body, laid over a plain one, with every repetition made.
 
+    Long texts are put into the bytes, so that megabytes are not copied more often than once.
+    """
+    mark = uuid.uuid4().hex
+    texts: list[Repeat] = []
 
-def _repeated(repeat: Repeat, context: int) -> str | list[Any]:
-    if repeat.times == CONTEXT:
-        return repeat.repeat * context
-    if repeat.times == STEPS:
-        return repeat.repeat * min(STEPS_TOKENS, context - context // 4)
-    return repeat.repeat * int(repeat.times)
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(element) for element in value]
+        if not isinstance(value, dict):
+            return value
+        if set(value) != set(Repeat.model_fields):
+            return {key: filled(element) for key, element in value.items()}
+        repeat = Repeat.model_validate(value)
+        if not isinstance(repeat.repeat, str):
+            return repeat.made(context)
+        texts.append(repeat)
+        return f"{mark} {len(texts) - 1} "
+
+    data = json.dumps({**plain, **filled(body)}).encode()
+    pieces = re.split(rf"{mark} (\d+) ".encode(), data)
+    for place in range(1, len(pieces), 2):
+        repeat = texts[int(pieces[place])]
+        escaped = json.dumps(repeat.repeat)[1:-1].encode()
+        pieces[place] = escaped * repeat.count(context)
+    return b"".join(pieces)
 
 
 @dataclass(frozen=True)

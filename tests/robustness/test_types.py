@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -31,10 +33,9 @@ def test_the_shipped_cases_can_be_sent() -> None:
     requests = load_all(NOWHERE)
     assert len(requests) > 150
     for case in requests:
-        body = case.request("m", 100)
-        assert body is None or "repeat" not in str(body)[:10_000]
-        assert (body is None) == (case.raw is not None)
-        assert isinstance(case.text("m", 100), bytes)
+        data = case.data("m", 100)
+        if case.raw is None:
+            assert "repeat" not in str(json.loads(data))[:10_000]
 
 
 def test_a_project_adds_cases_and_replaces_files(tmp_path: Path) -> None:
@@ -72,8 +73,7 @@ def test_a_body_is_laid_over_a_plain_request(tmp_path: Path) -> None:
         '[[cases]]\nname = "a"\nwithout = ["messages"]\n'
         "body = { temperature = nan, top_p = inf }\n",
     )
-    body = case.request("m", 100, {"more": 1})
-    assert body is not None
+    body = json.loads(case.data("m", 100, {"more": 1}))
     assert set(body) == {"model", "max_tokens", "temperature", "top_p", "more"}
     assert math.isnan(body["temperature"])
     assert math.isinf(body["top_p"])
@@ -86,10 +86,46 @@ def test_repeat_and_times_make_long_values(tmp_path: Path) -> None:
         '[[cases]]\nname = "a"\nbody.stop = { repeat = ["x"], times = 3 }\n'
         'body.messages = [{ role = "user", content = { repeat = "ab", times = "context" } }]\n',
     )
-    body = case.request("m", 4)
-    assert body is not None
+    body = json.loads(case.data("m", 4))
     assert body["stop"] == ["x", "x", "x"]
     assert body["messages"] == [{"role": "user", "content": "abababab"}]
+
+
+@pytest.mark.usefixtures("read")
+def test_repeated_texts_keep_their_places(tmp_path: Path) -> None:
+    (case,) = cases(
+        tmp_path,
+        '[[cases]]\nname = "a"\nbody.user = { repeat = \'é"\', times = 2 }\n'
+        'body.stop = ["x", { repeat = "y", times = 2 }, { repeat = "", times = 2 }]\n'
+        'body.messages = { repeat = "z", times = 0 }\n',
+    )
+    body = json.loads(case.data("m", 4))
+    assert (body["user"], body["stop"], body["messages"]) == ('é"é"', ["x", "yy", ""], "")
+
+
+@pytest.mark.usefixtures("read")
+def test_a_text_of_megabytes_is_copied_once(tmp_path: Path) -> None:
+    text = '[[cases]]\nname = "a"\nbody.user = { repeat = "word ", times = 1000000 }\n'
+    (case,) = cases(tmp_path, text)
+    tracemalloc.start()
+    try:
+        data = case.data("m", 4)
+        assert tracemalloc.get_traced_memory()[1] < 2.1 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("body.user = 1", "m"), ("body.model = 5", "5"), ('body.model = "n"', "n"),
+        ('without = ["model"]', ""), ("body.model = 0", ""), ('raw = ["{}"]', ""),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("read")
+def test_the_named_model_is_that_of_the_request(tmp_path: Path, body: str, named: str) -> None:
+    (case,) = cases(tmp_path, f'[[cases]]\nname = "a"\n{body}\n')
+    assert case.named("m") == named
 
 
 @pytest.mark.usefixtures("read")
@@ -99,8 +135,8 @@ def test_raw_texts_are_sent_unchanged(tmp_path: Path) -> None:
         '[[cases]]\nname = "a"\nencoding = "latin-1"\n'
         """raw = ['{"model": "${model}", "é": ', { repeat = "[", times = 2 }]\n""",
     )
-    assert case.request("m", 4) is None
-    assert case.text("m", 4) == b'{"model": "m", "\xe9": [['
+    assert not case.named("m")
+    assert case.data("m", 4) == b'{"model": "m", "\xe9": [['
 
 
 @pytest.mark.usefixtures("read")
@@ -113,6 +149,5 @@ def test_a_repetition_may_depend_on_the_context(
 ) -> None:
     text = f'[[cases]]\nname = "a"\nbody.prompt = {{ repeat = [5], times = {times} }}\n'
     (case,) = cases(tmp_path, text)
-    body = case.request("m", context)
-    assert body is not None
+    body = json.loads(case.data("m", context))
     assert body["prompt"] == [5] * tokens
