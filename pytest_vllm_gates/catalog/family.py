@@ -89,6 +89,11 @@ class Family(toml.Record):
             return {}
         return {self.thinking.switch: state == "on"}
 
+    @property
+    def thinks_always(self) -> bool:
+        """Whether it thinks, and no keyword turns that off."""
+        return self.thinking is not None and self.thinking.switch is None
+
     def native_context(self, source: str) -> int | None:
         """Return the context, in tokens, of a listed checkpoint of the Hub; None for others."""
         for entry in self.checkpoints:

@@ -51,6 +51,11 @@ def ticket_faults(completion: Completion, nonces: Sequence[str], own: int) -> li
     return sentences
 
 
+def ended_in_thinking(completion: Completion) -> bool:
+    """Return whether an answer ended before the end of its thinking, so that no grammar applied."""
+    return bool(completion.reasoning and not completion.content and not completion.calls)
+
+
 def holds_anothers(completion: Completion, nonces: Sequence[str], own: int) -> bool:
     """Return whether the answer to request number `own` contains another request's nonce."""
     return any(nonce in completion.text for number, nonce in enumerate(nonces) if number != own)

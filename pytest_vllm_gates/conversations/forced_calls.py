@@ -189,7 +189,7 @@ def tools_of(family: Family) -> Tools:
     """
     if family.tools is None:
         raise NotApplicable(f"{family.name} calls no tools")
-    if family.thinking is not None and family.thinking.switch is None:
+    if family.thinks_always:
         raise NotApplicable(f"{family.name} always thinks first, and a grammar begins after that")
     return family.tools
 

@@ -52,8 +52,8 @@ class Agent:
     shows: bool = False
     """Whether each of its conversations begins with a picture."""
     _nonces: list[str] = field(default_factory=list)
-    """Asked for in this order, again and again."""
-    _asked: int = 0
+    """Used in this order, again and again."""
+    _used: int = 0
     _history: list[dict[str, Any]] = field(default_factory=list)
     _turn: int = 0
     _name: str = ""
@@ -75,10 +75,10 @@ class Agent:
         return {**body, **tools, **model, "messages": messages}, nonce
 
     def _next_nonce(self) -> str:
-        place = self._asked % NONCES
+        place = self._used % NONCES
         if place == len(self._nonces):
             self._nonces.append(f"{self.chance.getrandbits(32):08x}")
-        self._asked += 1
+        self._used += 1
         return self._nonces[place]
 
     def _opening(self) -> str | list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.endurance.types import CANARY
+from pytest_vllm_gates.endurance.types import AGENT, CANARY, LEFT, THOUGHT
 from pytest_vllm_gates.load.drift import (
     CONFIDENCE,
     SoakDrift,
@@ -91,12 +91,23 @@ def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
 
 def others(result: EnduranceResult) -> tuple[list[Finding], list[Case]]:
     """Return the faults of the other answers: no answer, or another's."""
-    rest = [each for each in result.requests if each.kind != CANARY]
+    rest = [each for each in result.requests if each.kind not in {CANARY, THOUGHT}]
     cases = [Case(f"request {each.number} ({each.kind})", {}, each.body or None) for each in rest]
     findings = [
         Finding(case, each.fault) for each, case in zip(rest, cases, strict=True) if each.fault
     ]
     return findings, cases
+
+
+def too_few_nonces(result: EnduranceResult) -> str:
+    """Return why the agents' answers are undecided; '' if they are decided."""
+    thought, judged = len(result.of(THOUGHT)), len(result.of(AGENT)) + len(result.of(LEFT))
+    if thought <= judged:
+        return ""
+    return (
+        f"{thought} of {thought + judged} answers ended in their thinking, before the grammar "
+        "applies: too few are left"
+    )
 
 
 def _settled(blocks: Sequence[EnduranceBlock]) -> Sequence[EnduranceBlock]:

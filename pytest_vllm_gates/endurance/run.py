@@ -14,7 +14,7 @@ import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CHAT, CompletionClient
-from pytest_vllm_gates.client.questions import ticket_faults
+from pytest_vllm_gates.client.questions import ended_in_thinking, ticket_faults
 from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.endurance import checks
 from pytest_vllm_gates.endurance.agents import Agent
@@ -24,6 +24,7 @@ from pytest_vllm_gates.endurance.types import (
     CANARY,
     LEFT,
     LOST,
+    THOUGHT,
     EnduranceBlock,
     EnduranceResult,
     EnduredRequest,
@@ -154,8 +155,11 @@ class EnduranceTarget:
             leaves = number % self.plan.leave_every == 0
             fault = self._leave(body) if leaves else ""
             answer = client.ask(body)
-            fault = fault or "; ".join(ticket_faults(answer, [nonce], 0))
             kind = LEFT if leaves else AGENT
+            if not fault and self.family.thinks_always and ended_in_thinking(answer):
+                kind = THOUGHT
+            elif not fault:
+                fault = "; ".join(ticket_faults(answer, [nonce], 0))
             self._keep(EnduredRequest(number, kind, fault, body if fault else {}), answer)
 
     def _over(self, number: int, begun: float) -> bool:

@@ -20,6 +20,10 @@ LOST = "lost"
 """A canary without an answer: it does not count as a different answer."""
 
 
+THOUGHT = "thought"
+"""An answer that ended in its thinking, before the grammar applies: it has no nonce."""
+
+
 class EndurancePlan(toml.Record):
     """The file `endurance.toml`."""
 
@@ -50,7 +54,7 @@ class EnduredRequest:
     number: int
     """From 1 on."""
     kind: str
-    """`CANARY`, `AGENT`, `LEFT` or `LOST`."""
+    """`CANARY`, `AGENT`, `LEFT`, `LOST` or `THOUGHT`."""
     fault: str = ""
     """The fault of its answer, as a sentence; empty without one."""
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -104,6 +108,7 @@ class EnduranceResult:
             "agents": len(self.of(AGENT)),
             "left": len(self.of(LEFT)),
             "lost": len(self.of(LOST)),
+            "thought": len(self.of(THOUGHT)),
             "took_s": round(self.took_s, 1),
             "ended_early": self.ended_early,
             "tokens_per_s": [round(block.tokens_per_s, 1) for block in self.blocks],

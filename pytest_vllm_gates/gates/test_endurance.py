@@ -39,6 +39,8 @@ def test_every_turn_is_answered_for_its_own_agent(
     endured: EnduranceResult, checking: Checking
 ) -> None:
     checking(*checks.others(endured), "an agent gets no answer, or another agent's")
+    if doubt := checks.too_few_nonces(endured):
+        raise Inconclusive(doubt)
 
 
 def test_memory_and_handles_do_not_grow(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_vllm_gates.client.completion import Completion
-from pytest_vllm_gates.client.questions import ticket_faults
+from pytest_vllm_gates.client.questions import ended_in_thinking, ticket_faults
 
 NONCES = ("aa11", "bb22", "cc33")
 
@@ -31,3 +31,10 @@ def test_an_answer_without_its_own_nonce_is_a_fault() -> None:
 
 def test_no_answer_is_a_fault() -> None:
     assert ticket_faults(Completion(error="timed out"), NONCES, 0) == ["no answer: timed out"]
+
+
+def test_an_answer_without_content_ended_in_its_thinking() -> None:
+    assert ended_in_thinking(Completion(reasoning="Well"))
+    assert not ended_in_thinking(Completion())
+    assert not ended_in_thinking(Completion(reasoning="Well", content="ticket bb22"))
+    assert not ended_in_thinking(Completion(reasoning="Well", calls=(("look", "{}"),)))

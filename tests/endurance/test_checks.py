@@ -11,6 +11,8 @@ from pytest_vllm_gates.endurance import checks
 from pytest_vllm_gates.endurance.types import (
     AGENT,
     CANARY,
+    LEFT,
+    THOUGHT,
     EnduranceBlock,
     EnduranceResult,
     EnduredRequest,
@@ -104,6 +106,15 @@ def test_agents_answers_are_findings() -> None:
     assert [(finding.case.name, finding.says) for finding in findings] == [
         ("request 2 (agent)", "no answer")
     ]
+
+
+@pytest.mark.parametrize(("thought", "undecided"), [(0, False), (3, False), (4, True)])
+def test_answers_that_ended_in_their_thinking_are_not_judged(thought: int, undecided: bool) -> None:
+    kinds = [AGENT, AGENT, LEFT, *([THOUGHT] * thought), CANARY]
+    requests = tuple(EnduredRequest(number, kind) for number, kind in enumerate(kinds, 1))
+    result = EnduranceResult(requests, (), 1.0)
+    assert len(checks.others(result)[1]) == 3
+    assert bool(checks.too_few_nonces(result)) is undecided
 
 
 def test_a_steady_figure_is_not_reported() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,17 @@ from servers.scripted import Generation, ScriptedModel
 from pytest_vllm_gates.catalog.conversation import load_all
 from pytest_vllm_gates.client.questions import load as load_questions
 from pytest_vllm_gates.endurance import checks, known, run
+from pytest_vllm_gates.endurance.agents import NONCES, Agent
 from pytest_vllm_gates.endurance.run import EnduranceTarget
-from pytest_vllm_gates.endurance.types import AGENT, CANARY, LEFT, LOST, EnduranceResult, load
+from pytest_vllm_gates.endurance.types import (
+    AGENT,
+    CANARY,
+    LEFT,
+    LOST,
+    THOUGHT,
+    EnduranceResult,
+    load,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,3 +226,36 @@ def test_a_lost_canary_is_a_separate_fault(qwen: Family) -> None:
     assert checks.canaries(result, PLAN) == ("", "")
     findings, _ = checks.others(result)
     assert len(findings) == 1
+
+
+class Thinking(Model):
+    """Ends every third answer to a ticket in its thinking."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tickets = itertools.count()
+
+    def __call__(self, body: dict[str, Any]) -> Generation:
+        answer = super().__call__(body)
+        if answer.content.startswith("ticket") and next(self._tickets) % 3 == 0:
+            return Generation("", "The user wants a ticket")
+        return answer
+
+
+def test_an_answer_that_ended_in_its_thinking_has_no_nonce(qwen: Family) -> None:
+    assert qwen.thinking
+    always = qwen.model_copy(update={"thinking": qwen.thinking.model_copy(update={"switch": None})})
+    result = hold(Thinking(), always, 80)
+    assert len(result.of(THOUGHT)) > 10
+    assert not [each.fault for each in result.requests if each.fault]
+    findings, _ = checks.others(hold(Thinking(), qwen, 80))
+    assert len(findings) > 10
+
+
+def test_an_agent_repeats_its_grammars(qwen: Family) -> None:
+    agents = [Agent(qwen, "", "", 4, random.Random(seed)) for seed in (1, 2)]  # noqa: S311 - the same in every run
+    nonces = [[agent.next()[1] for _ in range(3 * NONCES)] for agent in agents]
+    first, second = (set(each) for each in nonces)
+    assert len(first) == len(second) == NONCES
+    assert not first & second
+    assert all(len({*each[at : at + NONCES]}) == NONCES for each in nonces for at in (0, 5, 99))
