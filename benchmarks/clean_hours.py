@@ -35,6 +35,7 @@ HEAD = (
     "canaries",
     "memory MiB/h",
     "findings",
+    "undecided",
 )
 
 
@@ -75,6 +76,7 @@ def read(verdict: dict[str, Any]) -> list[dict[str, Any]]:
                 "ended_early": endured["ended_early"],
                 "memory_mib_per_h": memory_slope(endured["memory_bytes"], endured["took_s"]),
                 "findings": sum(test["outcome"] == "FAIL" for test in tests),
+                "undecided": sum(test["outcome"] == "INCONCLUSIVE" for test in tests),
             }
         )
     return lines
@@ -115,7 +117,7 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     numbers = (line["minutes"], line["requests"], line["canaries"])
     return (
         line["family"], line["lane"], line["at"][:10], line["commit"], *map(str, numbers), memory,
-        str(line["findings"]),
+        str(line["findings"]), str(line["undecided"]),
     )  # fmt: skip
 
 

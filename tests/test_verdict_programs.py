@@ -70,11 +70,16 @@ def test_a_run_of_an_hour_is_one_line() -> None:
 
 
 @pytest.mark.usefixtures("programs")
-def test_a_failed_check_is_a_finding() -> None:
+@pytest.mark.parametrize(
+    ("outcome", "findings", "undecided"), [("PASS", 0, 0), ("FAIL", 1, 0), ("INCONCLUSIVE", 0, 1)]
+)
+def test_a_failed_check_is_a_finding_and_an_undecided_one_is_none(
+    outcome: str, findings: int, undecided: int
+) -> None:
     import clean_hours  # noqa: PLC0415
 
-    (line,) = clean_hours.read(verdict("FAIL"))
-    assert line["findings"] == 1
+    (line,) = clean_hours.read(verdict(outcome))
+    assert (line["findings"], line["undecided"]) == (findings, undecided)
 
 
 def test_a_folder_without_a_verdict_is_named(tmp_path: Path) -> None:
