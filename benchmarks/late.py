@@ -88,7 +88,7 @@ def main() -> int:
                 result = held(served.endpoint, "forgets", options.requests)
                 wrong, _ = checks.canaries(result, plan)
                 canaries = result.of(CANARY)
-                since = canaries[checks.change_point(canaries)].number
+                since = canaries[checks.change_point(canaries, plan.tolerated)].number
                 asked = len(result.requests)
                 print(
                     f"run {run}: {wrong.partition(';')[0] or 'not found'}; "

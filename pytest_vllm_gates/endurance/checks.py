@@ -51,10 +51,11 @@ def odds_of_right(wrong: int, asked: int, tolerated: float) -> float:
     return min(1.0, math.exp(-min(mixture, 700.0)))
 
 
-def change_point(canaries: Sequence[EnduredRequest]) -> int:
+def change_point(canaries: Sequence[EnduredRequest], tolerated: float) -> int:
     """Return the most likely first canary of the wrong ones, counted from 0.
 
-    Two shares, one before and one from there on, by maximum likelihood.
+    By maximum likelihood: before it, a canary is wrong with the tolerated share, which a correct
+    server may have; from there on with a share of any size.
     """
     wrong = [bool(each.fault) for each in canaries]
 
@@ -65,8 +66,12 @@ def change_point(canaries: Sequence[EnduredRequest]) -> int:
         share = hits / count
         return hits * math.log(share) + (count - hits) * math.log(1 - share)
 
+    def right(part: Sequence[bool]) -> float:
+        hits = sum(part)
+        return hits * math.log(tolerated) + (len(part) - hits) * math.log(1 - tolerated)
+
     places = [at for at, bad in enumerate(wrong) if bad]
-    return max(places, key=lambda at: likelihood(wrong[:at]) + likelihood(wrong[at:]), default=0)
+    return max(places, key=lambda at: right(wrong[:at]) + likelihood(wrong[at:]), default=0)
 
 
 def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
@@ -75,7 +80,7 @@ def canaries(result: EnduranceResult, plan: EndurancePlan) -> tuple[str, str]:
     wrong = [each for each in asked if each.fault]
     if not wrong:
         return "", ""
-    since = change_point(asked)
+    since = change_point(asked, plan.tolerated)
     first, after = asked[since], asked[since:]
     late = sum(bool(each.fault) for each in after)
     sentence = (

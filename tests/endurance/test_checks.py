@@ -95,8 +95,18 @@ def test_a_correct_server_is_hardly_ever_faulted_however_often_one_looks() -> No
 
 @pytest.mark.parametrize("since", [0, 7, 60, 99])
 def test_the_change_is_where_it_is(since: int) -> None:
-    found = checks.change_point(ran(*range(since, 100)).requests)
+    found = checks.change_point(ran(*range(since, 100)).requests, PLAN.tolerated)
     assert found == since
+
+
+@pytest.mark.parametrize(
+    ("wrong", "since"), [((29, 41, 42, 43), 29), ((0, 40, 41, 42, 43, 44), 40)]
+)
+def test_an_early_wrong_answer_is_a_part_of_the_change_unless_it_is_far_off(
+    wrong: tuple[int, ...], since: int
+) -> None:
+    canaries = ran(*wrong, canaries=45).requests
+    assert checks.change_point(canaries, PLAN.tolerated) == since
 
 
 def test_agents_answers_are_findings() -> None:
