@@ -26,7 +26,7 @@ from pytest_vllm_gates.catalog import conversation, family as families
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.goldens import lock_golden
 from pytest_vllm_gates.report import document
-from pytest_vllm_gates.session import golden_files
+from pytest_vllm_gates.session import boot, golden_files
 from pytest_vllm_gates.verdict import gates as verdict_gates
 
 # A busy machine is slow, and what is found is to be found again.
@@ -140,8 +140,7 @@ LATE = (
     "pytest_vllm_gates.server.exposition",
     "pytest_vllm_gates.report.html.page",
     "pytest_vllm_gates.report.progress",
-    "pytest_vllm_gates.conversations.walk",
-    "pytest_vllm_gates.dialects.ask",
+    *boot.NEEDED_LATER,
     "markdown_it",
     "pynvml",
     "scipy.special",

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
+import importlib
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 PROGRAMS = Path(__file__).parent.parent / "benchmarks"
 
 
-@pytest.fixture(autouse=True)
-def _programs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The program."""
     monkeypatch.syspath_prepend(str(PROGRAMS))
+    return importlib.import_module("reading")
 
 
-def test_a_read_has_the_kernels_stamp_if_it_is_asked_for() -> None:
-    import reading  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
-
+def test_a_read_has_the_kernels_stamp_if_it_is_asked_for(reading: Any) -> None:
     stamp = (0, 0, struct.pack("qq", 7, 500_000_000))
     reads = [(8.0, [stamp], 10), (9.0, [], 5), (9.5, [], 0)]
     assert reading.arrivals(reads, stamped=True) == [(7.5, 10), (9.0, 15), (9.5, 15)]
     assert reading.arrivals(reads, stamped=False) == [(8.0, 10), (9.0, 15), (9.5, 15)]
 
 
-def test_a_chunk_is_as_late_as_the_read_of_its_last_byte() -> None:
-    import reading  # noqa: PLC0415
-
+def test_a_chunk_is_as_late_as_the_read_of_its_last_byte(reading: Any) -> None:
     times = [(1.0, 8), (2.0, 10), (4.0, 30)]
     late = reading.late_s(times, [10, 20, 30], [0.5, 1.5, 3.5])
     assert late == [1.5, 2.5, 0.5]
 
 
-def test_a_median_is_taken_of_each_figure() -> None:
-    import reading  # noqa: PLC0415
-
+def test_a_median_is_taken_of_each_figure(reading: Any) -> None:
     rounds = [
         reading.Figures(*each)
         for each in ((1.0, 9.0, 5.0, 1.0), (2.0, 7.0, 6.0, 1.5), (9.0, 8.0, 1.0, 1.2))
@@ -46,10 +44,8 @@ def test_a_median_is_taken_of_each_figure() -> None:
     ("us", "stamp_ms", "kept"), [(6.7, 0.1, False), (6.9, 0.1, True), (5.5, 1.2, True)]
 )
 def test_a_cheaper_way_counts_only_if_it_is_not_late(
-    us: float, stamp_ms: float, kept: bool
+    reading: Any, us: float, stamp_ms: float, kept: bool
 ) -> None:
-    import reading  # noqa: PLC0415
-
     medians = {
         reading.CLIENT: reading.Figures(10.0, 0.1, 0.2, 1.0),
         reading.CLIENTS: reading.Figures(8.0, 0.1, 0.2, 1.0),
@@ -62,9 +58,7 @@ def test_a_cheaper_way_counts_only_if_it_is_not_late(
     assert "its whole loop 10.0 us (2.0 times the least)" in sentence
 
 
-def test_a_lines_unknown_time_is_named() -> None:
-    import reading  # noqa: PLC0415
-
+def test_a_lines_unknown_time_is_named(reading: Any) -> None:
     assert "read 1.50 ms" in reading.line("a way", reading.Figures(7.0, 0.1, 1.5, 1.0)).replace(
         "  ", " "
     )

@@ -7,6 +7,7 @@ agent has: a server that answers another's request, loses one or mixes two up re
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -51,12 +52,13 @@ class Agent:
     """The adapter that it uses; empty for the served model."""
     shows: bool = False
     """Whether each of its conversations begins with a picture."""
-    _nonces: list[str] = field(default_factory=list)
-    """Used in this order, again and again."""
-    _used: int = 0
     _history: list[dict[str, Any]] = field(default_factory=list)
     _turn: int = 0
     _name: str = ""
+
+    def __post_init__(self) -> None:
+        nonces = [f"{self.chance.getrandbits(32):08x}" for _ in range(NONCES)]
+        self._nonces = itertools.cycle(nonces)
 
     def next(self) -> tuple[dict[str, Any], str]:
         """Return the next request, and the nonce that its answer must contain."""
@@ -65,7 +67,7 @@ class Agent:
             self._history = [{"role": "user", "content": self._opening()}, _said("I am.")]
             self._turn = 0
         self._turn += 1
-        nonce = self._next_nonce()
+        nonce = next(self._nonces)
         body = ticket(self.family, "", nonce, streamed=bool(self._turn % 2))
         (asked,) = body["messages"]
         messages = [*self._history, *self._use_of_a_tool(), asked]
@@ -73,13 +75,6 @@ class Agent:
         tools = {"tools": [TOOL], "tool_choice": "none"} if self.family.tools else {}
         model = {"model": self.model} if self.model else {}
         return {**body, **tools, **model, "messages": messages}, nonce
-
-    def _next_nonce(self) -> str:
-        place = self._used % NONCES
-        if place == len(self._nonces):
-            self._nonces.append(f"{self.chance.getrandbits(32):08x}")
-        self._used += 1
-        return self._nonces[place]
 
     def _opening(self) -> str | list[dict[str, Any]]:
         text = f"{self.beginning}You are agent {self._name}."

@@ -111,7 +111,7 @@ def too_few_nonces(result: EnduranceResult) -> str:
         return ""
     return (
         f"{thought} of {thought + judged} answers ended in their thinking, before the grammar "
-        "applies: too few are left"
+        "applies: too few are left; short questions are judged by: pytest -m isolation"
     )
 
 

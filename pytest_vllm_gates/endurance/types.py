@@ -18,8 +18,6 @@ FILE = data.FOLDER / "endurance.toml"
 CANARY, AGENT, LEFT = "canary", "agent", "left"
 LOST = "lost"
 """A canary without an answer: it does not count as a different answer."""
-
-
 THOUGHT = "thought"
 """An answer that ended in its thinking, before the grammar applies: it has no nonce."""
 

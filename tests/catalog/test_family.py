@@ -234,3 +234,9 @@ def test_a_member_is_not_taken_for_an_alias_that_is_spelled_alike() -> None:
     assert families.load("llama/3", NOWHERE).name == "llama/3"
     assert families.load("llama3", NOWHERE).name == "llama"
     assert families.load("qwen3.8", NOWHERE).name == "qwen3.5/3.8"
+
+
+def test_a_family_without_a_switch_always_thinks() -> None:
+    names = sorted(path.stem for path in families.SHIPPED.glob("*.toml"))
+    always = {name for name in names if families.load(name, NOWHERE).thinks_always}
+    assert always == {"gpt-oss", "kimi", "minimax"}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 import openai
@@ -14,8 +16,9 @@ import pytest
 from servers import running
 from servers.scripted import Generation, ScriptedModel
 
-from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client import http, recorder as recording
 from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.client.bounds import Budget
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.client.recorder import HEADER, Recorder
@@ -173,3 +176,19 @@ def test_paths_are_below_the_servers_root(server: ScriptedModel) -> None:
     with contextlib.suppress(httpx.HTTPError):  # it knows no such path
         http.post(Endpoint(url, "alias", tape=tape), "/tokenize", {})
     assert [send.path for send in tape.of()] == ["/tokenize"]
+
+
+def test_a_sent_body_is_let_go_of(server: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have megabytes, and a thread may send nothing more for long."""
+    budgets: list[weakref.ref[Budget]] = []
+
+    def made(*arguments: Any) -> Budget:
+        budget = Budget(*arguments)
+        budgets.append(weakref.ref(budget))
+        return budget
+
+    monkeypatch.setattr(recording, "Budget", made)
+    with http.client(server.endpoint) as client:
+        assert client.post(http.CHAT, json=ASKED).is_success
+        gc.collect()
+        assert [budget() for budget in budgets] == [None]
