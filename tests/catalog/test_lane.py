@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pytest_vllm_gates.catalog import lane
 from pytest_vllm_gates.errors import UserError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TITLE = 'title = "mine"\n'
 
@@ -91,3 +88,10 @@ def test_lane_file_has_the_scales_of_healthy_machines(tmp_path: Path) -> None:
     write_lane(tmp_path, f'python = "p"\n{table.replace("0.01", "0")}')
     with pytest.raises(UserError, match="closest_nats"):
         lane.load("mine", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu-previous"])
+def test_cpu_lanes_bound_the_caches_that_have_an_entry_for_each_shape(name: str) -> None:
+    env = lane.load(name, Path("/nowhere")).env
+    for cache in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        assert 1 <= int(env[cache]) < 1024  # without it, 1,024

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from servers import running
 from servers.scripted import Generation, ScriptedModel
 
@@ -29,8 +30,6 @@ from pytest_vllm_gates.endurance.types import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pytest
 
     from pytest_vllm_gates.catalog.family import Family
 
@@ -229,27 +228,52 @@ def test_a_lost_canary_is_a_separate_fault(qwen: Family) -> None:
 
 
 class Thinking(Model):
-    """Ends every third answer to a ticket in its thinking."""
+    """Ends every third answer to a ticket in its thinking, and may refuse long answers."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(
+        self, spoil: Callable[[int, str], str] = lambda _, text: text, *, refuses: bool = False
+    ) -> None:
+        super().__init__(spoil)
         self._tickets = itertools.count()
+        self._refuses = refuses
 
     def __call__(self, body: dict[str, Any]) -> Generation:
+        if self._refuses and body.get("ignore_eos"):
+            return Generation(status=500)
         answer = super().__call__(body)
         if answer.content.startswith("ticket") and next(self._tickets) % 3 == 0:
             return Generation("", "The user wants a ticket")
         return answer
 
 
-def test_an_answer_that_ended_in_its_thinking_has_no_nonce(qwen: Family) -> None:
+@pytest.fixture
+def always(qwen: Family) -> Family:
+    """A family that always thinks."""
     assert qwen.thinking
-    always = qwen.model_copy(update={"thinking": qwen.thinking.model_copy(update={"switch": None})})
+    return qwen.model_copy(update={"thinking": qwen.thinking.model_copy(update={"switch": None})})
+
+
+def test_an_answer_that_ended_in_its_thinking_has_no_nonce(qwen: Family, always: Family) -> None:
     result = hold(Thinking(), always, 80)
-    assert len(result.of(THOUGHT)) > 10
+    assert 10 < len(result.of(THOUGHT)) < len(result.of(AGENT))
     assert not [each.fault for each in result.requests if each.fault]
     findings, _ = checks.others(hold(Thinking(), qwen, 80))
     assert len(findings) > 10
+
+
+def test_the_other_answers_of_a_family_that_always_thinks_are_judged(always: Family) -> None:
+    def spoil(_: int, text: str) -> str:
+        return "ticket of another" if text.startswith("ticket") else text
+
+    result = hold(Thinking(spoil), always, 80)
+    assert len(result.of(AGENT)) > 10
+    assert all(each.fault for each in (*result.of(AGENT), *result.of(LEFT)))
+    assert not any(each.fault for each in result.of(THOUGHT))
+
+
+def test_a_refused_long_answer_is_a_fault_before_a_thought(always: Family) -> None:
+    result = hold(Thinking(refuses=True), always, 80)
+    assert [each.fault for each in result.requests if each.fault] == ["answered 500"] * 3
 
 
 def test_an_agent_repeats_its_grammars(qwen: Family) -> None:

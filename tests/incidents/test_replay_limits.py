@@ -65,6 +65,12 @@ def test_variable_of_a_wrong_value_is_refused(rule: str, value: str) -> None:
     assert fault.startswith(f"env {rule} = ")
 
 
+def test_a_capacity_that_crashes_pytorch_is_refused() -> None:
+    (fault,) = faults("env", LRU_CACHE_CAPACITY="0")
+    assert fault.startswith("env LRU_CACHE_CAPACITY = ")
+    assert faults("env", LRU_CACHE_CAPACITY="1") == []
+
+
 @pytest.mark.parametrize(
     "name",
     [
