@@ -228,20 +228,17 @@ def test_a_lost_canary_is_a_separate_fault(qwen: Family) -> None:
 
 
 class Thinking(Model):
-    """Ends every third answer to a ticket in its thinking, and may refuse long answers."""
+    """Ends every third answer to a ticket in its thinking."""
 
-    def __init__(
-        self, spoil: Callable[[int, str], str] = lambda _, text: text, *, refuses: bool = False
-    ) -> None:
+    EVERY = 3
+
+    def __init__(self, spoil: Callable[[int, str], str] = lambda _, text: text) -> None:
         super().__init__(spoil)
         self._tickets = itertools.count()
-        self._refuses = refuses
 
     def __call__(self, body: dict[str, Any]) -> Generation:
-        if self._refuses and body.get("ignore_eos"):
-            return Generation(status=500)
         answer = super().__call__(body)
-        if answer.content.startswith("ticket") and next(self._tickets) % 3 == 0:
+        if answer.content.startswith("ticket") and next(self._tickets) % self.EVERY == 0:
             return Generation("", "The user wants a ticket")
         return answer
 
@@ -271,9 +268,18 @@ def test_the_other_answers_of_a_family_that_always_thinks_are_judged(always: Fam
     assert not any(each.fault for each in result.of(THOUGHT))
 
 
-def test_a_refused_long_answer_is_a_fault_before_a_thought(always: Family) -> None:
-    result = hold(Thinking(refuses=True), always, 80)
-    assert [each.fault for each in result.requests if each.fault] == ["answered 500"] * 3
+class Refusing(Thinking):
+    """Refuses long answers, and ends all others in their thinking."""
+
+    EVERY = 1
+
+    def __call__(self, body: dict[str, Any]) -> Generation:
+        return Generation(status=500) if body.get("ignore_eos") else super().__call__(body)
+
+
+def test_a_refused_answer_is_a_fault_though_the_next_ended_in_its_thinking(always: Family) -> None:
+    findings, _ = checks.others(hold(Refusing(), always, 80))
+    assert [finding.says for finding in findings] == ["answered 500"] * 3
 
 
 def test_an_agent_repeats_its_grammars(qwen: Family) -> None:
