@@ -114,7 +114,8 @@ def main() -> int:
     since_median = statistics.median([since for since, _ in found]) if found else 0
     print(
         f"wrong from chat 257 on: found in {len(found)} of {options.runs} runs (all), named since "
-        f"request {since_median:.0f} (median, at most {MOST_LATER} after the first wrong one), after at most {slowest:.0f} s (at most {MOST_S:.0f})"
+        f"request {since_median:.0f} (median, at most {MOST_LATER} after the first wrong one), "
+        f"after at most {slowest:.0f} s (at most {MOST_S:.0f})"
     )
     return int(len(found) < options.runs or bool(wrong or doubt or others))
 
