@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.outcomes import Case
 
 AT_A_TIME = 8
+MODES = 3
+"""A cell is sent whole, streamed and in wide deltas, at once: the longest answer takes one turn."""
+CELLS_AT_A_TIME = 5
+"""With three requests each, fewer than the 16 that a miniature's server generates for at a time."""
 
 WIDE_TOKENS = 20
 """Tokens that a wide delta is requested to contain (`stream_interval`)."""
@@ -82,7 +86,7 @@ class Walk:
             *self._matrix.cells(),
         ]
         cells = [cell for cell in dict.fromkeys(cells) if self._applies(cell)]
-        with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
+        with self._chat.client, ThreadPoolExecutor(CELLS_AT_A_TIME) as pool:
             unstopped = {
                 cell: pool.submit(self._plain, cell) for cell in cells if cell.stop == UNSET
             }
@@ -165,10 +169,14 @@ class CellClient:
         name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
         whole_headers = {HEADER: f"{name}-whole", **headers_by_mode.get("whole", {})}
         streamed_headers = {HEADER: name, **headers_by_mode.get("streamed", {})}
+        stream = self._chat.stream
         try:
-            whole = self._chat.ask(exchange.request, whole_headers)
-            streamed = self._chat.stream(exchange.request, streamed_headers)
-            widened = self._chat.stream(wide, headers_by_mode.get("widened"))
+            with ThreadPoolExecutor(MODES) as pool:
+                whole_sent = pool.submit(self._chat.ask, exchange.request, whole_headers)
+                streamed_sent = pool.submit(stream, exchange.request, streamed_headers)
+                widened_sent = pool.submit(stream, wide, headers_by_mode.get("widened"))
+            whole = whole_sent.result()
+            streamed, widened = streamed_sent.result(), widened_sent.result()
             raw = self._raw(whole)
         except openai.APIStatusError as error:
             if error.status_code in ready.OF_THE_CLIENT:
@@ -177,7 +185,7 @@ class CellClient:
         except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
             return replace(exchange, error=f"{type(error).__name__}: {error}")
         finally:
-            self.requests += 3
+            self.requests += MODES
         return replace(
             exchange,
             whole=whole,

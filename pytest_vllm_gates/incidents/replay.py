@@ -17,7 +17,7 @@ from pytest_vllm_gates.client.answer import Exchange
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.recorder import HEADER
 from pytest_vllm_gates.client.tape import Tape
-from pytest_vllm_gates.conversations.walk import AT_A_TIME, CellClient
+from pytest_vllm_gates.conversations.walk import CELLS_AT_A_TIME, CellClient
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction.values import REDACTED
 
@@ -149,7 +149,7 @@ class ReplayedWalk:
         """Send the requests of every cell; the cells with a stop come last."""
         plain = [cell for cell in self._walk.cells if cell.stop is None]
         stopping = [cell for cell in self._walk.cells if cell.stop is not None]
-        with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
+        with self._chat.client, ThreadPoolExecutor(CELLS_AT_A_TIME) as pool:
             exchanges = list(pool.map(self._ask, plain))
             answers = {
                 cell_sends.whole: each.whole

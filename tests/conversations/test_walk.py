@@ -14,7 +14,7 @@ from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.catalog.matrix import ConversationRule, Matrix
 from pytest_vllm_gates.client.recorder import HEADER
 from pytest_vllm_gates.conversations.checks import events
-from pytest_vllm_gates.conversations.walk import WIDE_TOKENS, Walk
+from pytest_vllm_gates.conversations.walk import MODES, WIDE_TOKENS, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +76,19 @@ def test_every_cell_is_sent_in_three_modes(qwen: Family) -> None:
     kinds = [(body.get("stream", False), body.get("stream_interval")) for body in server.chats_seen]
     for kind in ((False, None), (True, None), (True, WIDE_TOKENS)):
         assert kinds.count(kind) == len(STOPS)
+
+
+def test_the_modes_of_a_cell_are_sent_at_once(qwen: Family) -> None:
+    together = threading.Barrier(MODES, timeout=WAIT_S)
+
+    def waiting(body: dict[str, Any]) -> Generation:
+        together.wait()
+        return generation(body)
+
+    with running(ScriptedModel(waiting)) as server:
+        _, exchanges = walked(server, qwen, small(("unset",)))
+    assert exchanges["unset"].error == ""
+    assert not together.broken
 
 
 def test_the_raw_text_is_the_tokens_text(qwen: Family) -> None:
