@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +79,10 @@ class GatesSession:
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
 
+    @pytest.hookimpl(trylast=True)  # after pytest's own collections of garbage
     def pytest_unconfigure(self) -> None:
-        """Restore the Ctrl-C handler, and end the processes that rendered prompts."""
+        """Restore the Ctrl-C handler and the collector; end the processes that rendered prompts."""
+        gc.unfreeze()
         self._interrupts.remove()
         if renderers := sys.modules.get("pytest_vllm_gates.prompts.starter"):
             renderers.shared().close()

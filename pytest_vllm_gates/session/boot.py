@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import time
@@ -147,6 +148,7 @@ def start_and_import(argv: Sequence[str], *, env: Mapping[str, str], log: Path) 
         for name in NEEDED_LATER:
             with contextlib.suppress(ImportError):  # the gate that needs it reports it
                 importlib.import_module(name)
+        gc.freeze()  # modules stay: no later collection visits their objects again
     except BaseException:
         process.stop()
         raise
