@@ -97,6 +97,10 @@ NOT_PLAYED = {
     "test_classes.py": "a model that writes no text",
 }
 """Files of `tests/faults` that are left out, and why."""
+WITHOUT_SERVER = {
+    "speculation": "its faults, in `tests/features/test_feature_faults.py`, are answers in memory"
+}
+"""Classes whose faults no contestant can look at, and why."""
 CLASS_OF_TEST = {
     "test_template_without_a_thinking_switch": "template",
     "test_wrong_positions_turn_numerics_red": "numerics",

@@ -122,10 +122,13 @@ def _classes(names: Sequence[str], played: Sequence[Line]) -> str:
         of_kind = [line for line in played if line["kind"] == kind]
         if of_kind:
             text += row((kind, *(share(of_kind, name) for name in names)))
-    absent = [kind for kind in faults.CLASSES if not any(line["kind"] == kind for line in played)]
+    seen = {line["kind"] for line in played} | faults.WITHOUT_SERVER.keys()
+    absent = [kind for kind in faults.CLASSES if kind not in seen]
     text += row(("**all**", *(share(played, name) for name in names)))
     if absent:
         text += f"\nNot played yet: {', '.join(absent)}.\n"
+    for kind, why in faults.WITHOUT_SERVER.items():
+        text += f"\nNot played, {kind}: {why}.\n"
     return text
 
 

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from e2e.served import Served
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 pytestmark = pytest.mark.real
 
 KEY = "SHADOW_CANARY_KEY"
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+STREAMED: dict[str, Any] = {"stream": True}
 BODIES: list[dict[str, Any]] = [
     {},
-    {"stream": True},
+    STREAMED,
     {"stream": True, "stream_options": {"include_usage": True}},
     {"chat_template_kwargs": {"enable_thinking": False}},
     {"max_tokens": 5},
@@ -39,19 +41,30 @@ BODIES: list[dict[str, Any]] = [
     {"n": 2, "temperature": 0.7, "stream": True},
 ]  # fmt: skip
 
-FEW_PIECES = 4
+FIGURES = {"ttft_s", "tokens", "itl_s"}
+MOST_ROUNDS = 10
 
 
-def read_in_pieces(port: int, body: bytes, headers: dict[str, str]) -> tuple[int, list[bytes]]:
-    """Send one chat; return the status, and the answer in the pieces in which it arrived."""
+def send(port: int, endpoint: Endpoint, more: dict[str, Any]) -> None:
+    """Send one chat, and read its answer."""
+    body = {
+        "model": endpoint.model, "temperature": 0, "max_tokens": 60,
+        "messages": [{"role": "user", "content": "What is the capital of France?"}],
+        **more,
+    }  # fmt: skip
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     try:
-        sent = {"Content-Type": "application/json", **headers}
-        connection.request("POST", CHAT, body, sent)
+        sent = {"Content-Type": "application/json", **endpoint.request_headers()}
+        connection.request("POST", CHAT, json.dumps(body).encode(), sent)
         reply = connection.getresponse()
-        return reply.status, [*iter(reply.read1, b"")]
+        text = reply.read()
+        assert reply.status == 200, text
     finally:
         connection.close()
+
+
+def figures(document: dict[str, Any]) -> set[str]:
+    return {figure["name"] for figure in document["figures"]}
 
 
 @as_message
@@ -71,19 +84,16 @@ def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
         env = {KEY: endpoint.api_key or "none"}
         options = ("--canary-key-env", KEY, "--model", "qwen3.5", "--redact-prompts", "keep")
         with shadow(endpoint.base_url, url, tmp_path, *options, env=env) as process:
-            pieces = 0
             for more in BODIES:
-                body = {
-                    "model": endpoint.model, "temperature": 0, "max_tokens": 60,
-                    "messages": [{"role": "user", "content": "What is the capital of France?"}],
-                    **more,
-                }  # fmt: skip
-                data, headers = json.dumps(body).encode(), endpoint.request_headers()
-                status, came = read_in_pieces(process.port, data, headers)
-                assert status == 200, came
-                pieces = max(pieces, len(came))
+                send(process.port, endpoint, more)
             document = process.until_pairs(len(BODIES))
-    assert document["pairs"] == len(BODIES)
+            # A busy machine merges pieces, and an answer in few has no latency between tokens.
+            for again in range(1, MOST_ROUNDS):
+                if leaks or figures(document) >= FIGURES:
+                    break
+                send(process.port, endpoint, STREAMED)
+                document = process.until_pairs(len(BODIES) + again)
+    assert document["pairs"] >= len(BODIES)
     failing = {kind["name"]: kind["last"] for kind in document["kinds"] if kind["canary_only"]}
     on_stable = [k["name"] for k in document["kinds"] if k["stable_only"] or k["both"]]
     assert on_stable == []
@@ -94,7 +104,4 @@ def test_right_canary_breaks_nothing_and_one_that_leaks_is_rejected(
     else:
         assert document["promotion"] == "HOLD"
         assert failing == {}
-        names = {figure["name"] for figure in document["figures"]}
-        assert names >= {"ttft_s", "tokens"}
-        # A busy machine merges pieces, and an answer in few pieces has no latency between tokens.
-        assert "itl_s" in names or pieces <= FEW_PIECES, pieces
+        assert figures(document) >= FIGURES
