@@ -2,8 +2,8 @@
 
 `CYCLE` in the environment chooses how: `forgets` answers another question once the server was
 woken or resumed, `lies` reports that it does not sleep and is not paused, `cuts` ends long
-streams in their middle as if they were whole, `loses` answers 503 to `/health` while it sleeps,
-`tires` answers 500 to every fifth chat once it has answered forty. vLLM itself loads it
+streams after their first events as if they were whole, `loses` answers 503 to `/health` while it
+sleeps, `tires` answers 500 to every fifth chat once it has answered forty. vLLM itself loads it
 (`--middleware cycling_app.Cycling`), so it imports nothing of ours.
 """
 
@@ -20,8 +20,8 @@ GOES_ON = ("/wake_up", "/resume")
 HELD = ("/sleep", "/pause")
 STATES = {"/is_sleeping": "is_sleeping", "/is_paused": "is_paused"}
 TIRED_AFTER, TIRED_EVERY = 40, 5
-CUT_AFTER = 12
-"""Events of a stream that is cut."""
+CUT_AFTER = 4
+"""Events of a stream that is cut: as many as the gate waits for before it stops the server."""
 
 
 class Cycling:
@@ -63,15 +63,15 @@ class Cycling:
 
 
 def cutting(send: Any) -> Any:
-    """Return a `send` that passes on the beginning of a stream, and its end without the rest."""
+    """Return a `send` that ends a stream with one of its first events, and drops the rest."""
     events = 0
 
     async def cut(message: Any) -> None:
         nonlocal events
-        streams = message["type"] == "http.response.body" and message.get("more_body")
-        events += bool(streams)
-        if not streams or events < CUT_AFTER:
-            await send(message)
+        if events >= CUT_AFTER:
+            return
+        events += bool(message["type"] == "http.response.body" and message.get("more_body"))
+        await send({**message, "more_body": False} if events == CUT_AFTER else message)
 
     return cut
 
