@@ -16,7 +16,8 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parent.parent
 DOCKERFILE = ROOT / "container" / "Dockerfile"
 LOCK = ROOT / "container" / "requirements.txt"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -38,6 +39,18 @@ def test_what_is_copied_is_there_and_is_sent_to_the_builder() -> None:
     for source, _ in copied():
         assert (ROOT / source).exists(), source
         assert f"!{source}" in ignore, source
+
+
+def test_what_the_build_of_the_package_reads_is_copied() -> None:
+    hatch = PYPROJECT["tool"]["hatch"]
+    read = {
+        "pyproject.toml", "README.md", *PROJECT["license-files"], hatch["version"]["path"],
+        hatch["metadata"]["hooks"]["custom"]["path"],
+        *hatch["build"]["targets"]["wheel"]["only-include"],
+    }  # fmt: skip
+    sources = [Path(source) for source, _ in copied()]
+    left_out = [path for path in read if not {Path(path), *Path(path).parents} & {*sources}]
+    assert left_out == []
 
 
 def test_it_does_not_run_as_root() -> None:

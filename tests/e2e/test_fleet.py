@@ -17,6 +17,7 @@ LIMIT_S = 900.0
 
 
 @pytest.mark.slow  # a boot for each shard
+@pytest.mark.every_core  # parts of a shard share them
 @pytest.mark.parametrize("engine", ["loop", "xdist"])
 def test_shards_are_merged_to_one_verdict(engine: str, tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")

@@ -44,7 +44,7 @@ def leaks_its_end_of_turn(exchange: Exchange) -> None:
     say(exchange, "The capital of France is Paris.<|im_end|>")
 
 
-@FAULTS.add("chat", says="holds the special token '<|eot_id|>'")
+@FAULTS.add("chat", says="contains the special token '<|eot_id|>'")
 def leaks_another_familys_token(exchange: Exchange) -> None:
     """The tokenizer of another model is served."""
     say(exchange, "Paris.<|eot_id|>")

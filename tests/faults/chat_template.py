@@ -51,7 +51,7 @@ def serves_another_tokenizer(exchange: Exchange) -> None:
         exchange.events[0]["tokens"][-2] += 1
 
 
-@FAULTS.add("request", says="through the chat API: the server's prompt is not the one")
+@FAULTS.add("request", says="through the chat API: the server's prompt differs")
 def loses_the_tools_of_chats(exchange: Exchange) -> None:
     """`/tokenize` returns the right prompt, and chats get another."""
     if exchange.path == RENDER:
@@ -87,7 +87,7 @@ def stops_where_the_thinking_ends(exchange: Exchange) -> None:
         exchange.body["stop_token_ids"] = [THINKING_ENDS]
 
 
-@FAULTS.add("asked", says="through a chat: the server's prompt is not the one")
+@FAULTS.add("asked", says="through a chat: the server's prompt differs")
 def takes_the_first_part_for_all(exchange: Exchange) -> None:
     """A gateway that looks at chats alone hands on one part of content that has several."""
     for message in exchange.body["messages"]:
@@ -95,7 +95,7 @@ def takes_the_first_part_for_all(exchange: Exchange) -> None:
             message["content"] = message["content"][:1]
 
 
-@FAULTS.add("request", says="through the chat API: the server's prompt is not the one")
+@FAULTS.add("request", says="through the chat API: the server's prompt differs")
 def forgets_the_old_name_of_reasoning(exchange: Exchange) -> None:
     """A release reads `reasoning` alone, and agents lose what they thought (vllm#33402)."""
     for message in exchange.body.get("messages", ()) if exchange.path in CHATS else ():

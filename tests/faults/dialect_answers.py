@@ -50,13 +50,13 @@ def has_no_tools(exchange: Exchange) -> None:
         exchange.events = [{"type": "error", "error": {"type": "api_error", "message": "no tools"}}]
 
 
-@whole(RESPONSES, ANSWERS, "answers")
+@whole(RESPONSES, ANSWERS, "the answer names '/models/qwen'")
 def names_the_model_otherwise(exchange: Exchange) -> None:
     """A gateway answers with the name that the model has behind it."""
     exchange.events[0]["model"] = "/models/qwen"
 
 
-@whole(COMPLETIONS, ANSWERS, "answers")
+@whole(COMPLETIONS, ANSWERS, "the answer names '/models/qwen'")
 def names_a_completions_model_otherwise(exchange: Exchange) -> None:
     """A route that was forgotten when the others got an alias."""
     exchange.events[0]["model"] = "/models/qwen"

@@ -345,7 +345,7 @@ def ends_without_done(exchange: Exchange) -> None:
     exchange.done = False
 
 
-@stream(MESSAGES, ANSWERS, "answers")
+@stream(MESSAGES, ANSWERS, "the answer names '/models/qwen'")
 def streams_the_name_of_another_model(exchange: Exchange) -> None:
     """Only streams have the name that the model has behind the gateway."""
     for event in events(exchange, "message_start"):

@@ -46,7 +46,7 @@ def cuts_long_prompts_silently(exchange: Exchange) -> None:
         exchange.body["prompt"] = exchange.body["prompt"][-LONG:]
 
 
-@FAULTS.add("request", check="too_long_is_refused", says="answered 200 and not refused")
+@FAULTS.add("request", check="too_long_is_refused", says="answered 200, not refused")
 def cuts_what_is_too_long(exchange: Exchange) -> None:
     """A prompt beyond the context is silently cut to it."""
     if _long(exchange) and len(exchange.body["prompt"]) > 4088 - LONG // 1000:
@@ -134,7 +134,7 @@ def ends_long_answers_early(exchange: Exchange) -> None:
             choice["logprobs"] = {"token_logprobs": [-0.1] * 3}
 
 
-@FAULTS.add("anything", check="too_long_is_refused", says="failed with 500 and not refused")
+@FAULTS.add("anything", check="too_long_is_refused", says="failed with 500, not refused")
 def fails_on_what_is_too_long(exchange: Exchange) -> None:
     """The refusal is an uncaught exception."""
     if (

@@ -73,7 +73,7 @@ def pools_the_new_tokens_alone(exchange: Exchange) -> None:
         change_vectors(exchange, lambda vector: turned(vector, 0.42))
 
 
-@FAULTS.told(EMBEDDINGS, MODELS, "from that of transformers in fp32")
+@FAULTS.told(EMBEDDINGS, MODELS, "from the vector of transformers in fp32")
 def drifts_a_little(exchange: Exchange) -> None:
     """Every vector is turned by 9 degrees, all alike: only the reference shows it."""
     change_vectors(exchange, lambda vector: turned(vector, 0.012))

@@ -39,4 +39,5 @@ def test_a_refused_parameter_is_not_a_fault(upstream: Upstream, run: Run) -> Non
 
     with Proxy(upstream, request=refuse) as proxy:
         judged_run = run("--base-url", proxy.base_url, *SHORT, "-m", "boot or sampling")
-    assert judged_run.gates("PASS") == {"boot", "sampling"}, judged_run.complaints
+    green = judged_run.gates("PASS") | judged_run.gates("KNOWN")
+    assert green == {"boot", "sampling"}, judged_run.complaints

@@ -129,4 +129,4 @@ def test_busy_machine_is_not_reported_as_slower(tmp_path: Path) -> None:
     with other_work():
         gates_run = gates.run(tmp_path, *arguments)
     assert gates_run.outcomes() == {"throughput": "INCONCLUSIVE"}, gates_run.output
-    assert "other processes took the processors' time" in gates_run.reasons("throughput")
+    assert "other processes used the processors" in gates_run.reasons("throughput")
