@@ -108,7 +108,7 @@ class CacheBoots:
                 env=caches.variables(copy),
                 program=caches.without_override(self.replicas.run.lane.start.server),
             )
-            return self._asked(launch, "may only be read")
+            return self._asked(launch, "may only be read", forbidden=copy)
         finally:
             caches.allow_writing(copy)
 
@@ -118,12 +118,18 @@ class CacheBoots:
         shutil.copytree(self.folder, copy, symlinks=True)
         return copy
 
-    def _asked(self, launch: Launch, name: str) -> CacheBoot:
-        """Send the questions to a server, and end it."""
+    def _asked(self, launch: Launch, name: str, *, forbidden: Path | None = None) -> CacheBoot:
+        """Send the questions to a server, and end it.
+
+        Raises `Infrastructure` if this machine prevents its start. A start that fails because it
+        may not write below `forbidden` is the server's failure.
+        """
         try:
             if not launch.ok:
-                launch.check_surroundings()
-                return CacheBoot(name, launch.explain(), ())
+                explained = launch.explain()
+                if forbidden is None or str(forbidden) not in explained:
+                    launch.check_surroundings()
+                return CacheBoot(name, explained, ())
             return CacheBoot(name, "", tuple(self.replicas.ask(launch.endpoint())))
         finally:
             launch.stop()
