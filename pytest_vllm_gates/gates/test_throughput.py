@@ -15,7 +15,7 @@ import pytest
 from pytest_vllm_gates.outcomes import Inconclusive, MissingBaseline, NotApplicable
 from pytest_vllm_gates.throughput import blocks as throughput_blocks, calibration, decide
 from pytest_vllm_gates.throughput.conditions import compares
-from pytest_vllm_gates.throughput.decision import Conclusion
+from pytest_vllm_gates.throughput.decision import Conclusion, too_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +55,8 @@ def test_is_as_fast_as_recorded(
         evidence["figures"] = _figures(blocks)
         figures, void = decide.boot_slowdowns(blocks, plan, by_speed=False)
         if not figures:
-            raise Inconclusive(f"nothing is recorded: too many blocks are unfit: {void}")
+            few = too_few(void, len(blocks))
+            raise Inconclusive(f"nothing is recorded: {few}; record it on an idle machine")
         record(blocks)
         return
     rounds: list[tuple[Decision, Sequence[Block]]] = []
