@@ -8,7 +8,7 @@ Off by default: request it with --lifecycle, up to eleven boots more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,8 @@ from pytest_vllm_gates.lifecycle.types import CacheState
 from pytest_vllm_gates.outcomes import Blocked, Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.lifecycle.types import StoppedServer
     from pytest_vllm_gates.session.against.cache_boots import CacheBoots
@@ -34,6 +36,20 @@ pytestmark = [pytest.mark.lifecycle, pytest.mark.ends_the_server]
 def version(replicas: Replicas) -> str | None:
     """The version of vLLM that the run's own server reported before it ended."""
     return replicas.version
+
+
+@pytest.fixture
+def judged_boots(
+    *, cache_boots: CacheBoots, replicas: Replicas, serve: dict[str, Any], invariant: bool
+) -> Callable[[CacheState], tuple[list[Finding], list[Case]]]:
+    """Judge the boots on caches in a state. A server compiles without --enforce-eager."""
+    compiles = not serve.get("enforce_eager")
+
+    def judge(state: CacheState) -> tuple[list[Finding], list[Case]]:
+        boots = cache_boots.of(state)
+        return checks.cache_boots(replicas.asked, boots, invariant=invariant, compiles=compiles)
+
+    return judge
 
 
 def stopped_of(second_boot: SecondBoot) -> StoppedServer:
@@ -99,39 +115,33 @@ def test_says_that_it_takes_no_more(second_boot: SecondBoot, checking: Checking)
 def test_boots_on_what_a_killed_boot_left(
     *,
     cache_boots: CacheBoots,
-    replicas: Replicas,
+    judged_boots: Callable[[CacheState], tuple[list[Finding], list[Case]]],
     checking: Checking,
-    invariant: bool,
     evidence: Evidence,
 ) -> None:
     evidence["killed"] = cache_boots.killed().as_evidence()
-    boots = cache_boots.of(CacheState.KILLED)
-    evidence["boots"] = [boot.name for boot in boots]
+    evidence["boots"] = [boot.name for boot in cache_boots.of(CacheState.KILLED)]
     checking(
-        *checks.cache_boots(replicas.asked, boots, invariant=invariant),
+        *judged_boots(CacheState.KILLED),
         "after a killed boot the next ones do not serve, or give other answers",
     )
 
 
 def test_boots_on_garbled_caches(
-    *, cache_boots: CacheBoots, replicas: Replicas, checking: Checking, invariant: bool
+    judged_boots: Callable[[CacheState], tuple[list[Finding], list[Case]]], checking: Checking
 ) -> None:
     checking(
-        *checks.cache_boots(
-            replicas.asked, cache_boots.of(CacheState.GARBLED), invariant=invariant
-        ),
+        *judged_boots(CacheState.GARBLED),
         "a server with caches that a full disk broke does not serve, or answers wrongly",
         "delete the cache folder (VLLM_CACHE_ROOT): the next boot fills it again",
     )
 
 
 def test_boots_on_caches_that_it_may_only_read(
-    *, cache_boots: CacheBoots, replicas: Replicas, checking: Checking, invariant: bool
+    judged_boots: Callable[[CacheState], tuple[list[Finding], list[Case]]], checking: Checking
 ) -> None:
     checking(
-        *checks.cache_boots(
-            replicas.asked, cache_boots.of(CacheState.READ_ONLY), invariant=invariant
-        ),
+        *judged_boots(CacheState.READ_ONLY),
         "a server with read-only caches does not serve, or answers wrongly",
     )
 

@@ -9,7 +9,7 @@ from pytest_vllm_gates.lifecycle.types import GRACE_S, StreamEnd
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.lifecycle.types import CacheBoot, StoppedServer
@@ -36,12 +36,13 @@ def same_answers(
     *,
     invariant: bool,
     where: str = "",
+    traits: Mapping[str, str] | None = None,
 ) -> tuple[list[Finding], list[Case]]:
     """Compare answers with earlier ones, paired with their questions: texts, tokens, nats.
 
-    Questions without an earlier answer are not compared. `where` names what answered `again`. If
-    answers are `invariant`, log-probabilities may differ by rounding only, else by as much as in
-    another batch.
+    Questions without an earlier answer are not compared. `where` names what answered `again`;
+    `traits` are further ones of each case. If answers are `invariant`, log-probabilities may differ
+    by rounding only, else by as much as in another batch.
     """
     findings, cases = [], []
     most_nats = INVARIANT_NATS if invariant else MARGIN_NATS
@@ -49,7 +50,8 @@ def same_answers(
         if before.error:
             continue
         name = f"{question} ({where})" if where else question
-        case = Case(name, {"where": where} if where else {}, before.request)
+        named = {"where": where} if where else {}
+        case = Case(name, {**named, **(traits or {})}, before.request)
         cases.append(case)
         fault = compare(before, after, invariant=invariant).fault
         apart = nats_apart(before, after)
@@ -62,17 +64,27 @@ def same_answers(
 
 
 def cache_boots(
-    first: Sequence[tuple[str, Completion]], boots: Sequence[CacheBoot], *, invariant: bool
+    first: Sequence[tuple[str, Completion]],
+    boots: Sequence[CacheBoot],
+    *,
+    invariant: bool,
+    compiles: bool,
 ) -> tuple[list[Finding], list[Case]]:
-    """Return the boots on caches that did not serve, or gave answers that differ from the first."""
+    """Return the boots on caches that did not serve, or gave answers that differ from the first.
+
+    `compiles`: whether the server compiles its model, which some defects need.
+    """
     findings, cases = [], []
+    traits = {"compilation": "on" if compiles else "off"}
     for boot in boots:
-        case = Case(boot.name)
+        case = Case(boot.name, traits)
         cases.append(case)
         if boot.failure:
             findings.append(Finding(case, f"it does not serve: {boot.failure}"))
             continue
-        other, asked = same_answers(first, boot.answers, invariant=invariant, where=boot.name)
+        other, asked = same_answers(
+            first, boot.answers, invariant=invariant, where=boot.name, traits=traits
+        )
         findings += other
         cases += asked
     return findings, cases

@@ -100,6 +100,11 @@ PICTURES = {
 DIALECTS = ("completions", "responses", "messages", "v1/", "tokenize")
 TOOLS_BESIDES = {"other"}
 """Values of `tools` outside the matrix: a named tool that is not the first."""
+VALUES = {
+    "shape": SHAPES, "topic": TOPICS, "picture": PICTURES, "compilation": {"on", "off"},
+    "mode": {"whole", "stream", "count", "stored"},
+}  # fmt: skip
+"""The values of traits outside the matrix."""
 SHIPPED = [
     *known_defects.load_all(NOWHERE),
     *(defect for family in families.load_all(NOWHERE) for defect in family.known_defects),
@@ -118,16 +123,10 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
             assert set(values) <= {*dimensions[name], *SHAPES}
         elif name in dimensions:
             assert set(values) <= {*dimensions[name], *TOOLS_BESIDES}
-        elif name == "shape":
-            assert set(values) <= SHAPES
-        elif name == "mode":
-            assert set(values) <= {"whole", "stream", "count", "stored"}
+        elif name in VALUES:
+            assert set(values) <= VALUES[name]
         elif name in FEATURES:
             assert values == ("on",)
-        elif name == "topic":
-            assert set(values) <= TOPICS
-        elif name == "picture":
-            assert set(values) <= PICTURES
         elif name == "dialect":
             assert all(value.strip("/").startswith(DIALECTS) for value in values)
         else:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.catalog import known_defects
 from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.lifecycle import checks
 from pytest_vllm_gates.lifecycle.types import CacheBoot
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ALONE = Completion(content="Paris.", finish_reason="stop", token_ids=(1, 2))
 
@@ -46,6 +51,24 @@ def test_log_probabilities_of_the_same_tokens_may_differ_by_rounding(
 
 def test_a_boot_that_does_not_serve_is_reported_with_its_caches() -> None:
     boots = [CacheBoot("1 file cut", "it died", ()), CacheBoot("alone", "", (ALONE,))]
-    (finding,), cases = checks.cache_boots([("France?", ALONE)], boots, invariant=True)
+    (finding,), cases = checks.cache_boots(
+        [("France?", ALONE)], boots, invariant=True, compiles=True
+    )
     assert (finding.case.name, finding.says) == ("1 file cut", "it does not serve: it died")
     assert [case.name for case in cases] == ["1 file cut", "alone", "France? (alone)"]
+
+
+@pytest.mark.parametrize("compiles", [True, False])
+def test_a_small_distance_on_garbled_caches_is_known_of_servers_that_compile(
+    compiles: bool, tmp_path: Path
+) -> None:
+    first = replace(ALONE, candidates=({1: -0.1}, {2: -0.2}))
+    boot = CacheBoot("1 file cut", "", (replace(first, candidates=({1: -0.1}, {2: -0.25})),))
+    judged = checks.cache_boots([("France?", first)], [boot], invariant=True, compiles=compiles)
+    shipped = known_defects.load_all(tmp_path)
+    sorted_findings = known_defects.sort_findings(
+        "boots_on_garbled_caches", *judged, shipped, "0.32.0", device="cpu"
+    )
+    assert bool(sorted_findings.known) is compiles
+    assert bool(sorted_findings.new) is not compiles
+    assert sorted_findings.gone == ()  # a server that does not compile cannot have it
