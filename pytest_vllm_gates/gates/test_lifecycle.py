@@ -8,7 +8,7 @@ Off by default: request it with --lifecycle, up to eleven boots more.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -40,16 +40,15 @@ def version(replicas: Replicas) -> str | None:
 
 @pytest.fixture
 def judged_boots(
-    *, cache_boots: CacheBoots, replicas: Replicas, serve: dict[str, Any], invariant: bool
+    cache_boots: CacheBoots, replicas: Replicas, invariant: bool
 ) -> Callable[[CacheState], tuple[list[Finding], list[Case]]]:
-    """Judge the boots on caches in a state. A server compiles without --enforce-eager."""
-    compiles = not serve.get("enforce_eager")
-
-    def judge(state: CacheState) -> tuple[list[Finding], list[Case]]:
-        boots = cache_boots.of(state)
-        return checks.cache_boots(replicas.asked, boots, invariant=invariant, compiles=compiles)
-
-    return judge
+    """Judge the boots on caches in a state."""
+    return lambda state: checks.cache_boots(
+        replicas.asked,
+        cache_boots.of(state),
+        invariant=invariant,
+        compiles=cache_boots.compiles,
+    )
 
 
 def stopped_of(second_boot: SecondBoot) -> StoppedServer:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.lifecycle import caches, killed
 from pytest_vllm_gates.lifecycle.types import CacheBoot, CacheState
 from pytest_vllm_gates.outcomes import NotApplicable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 HALF = 0.6
 """The killed boot ends after this share of a whole boot if it compiles nothing."""
+TWICE = 2.0
+"""The limit of one that compiles. The whole boot may have used warm caches; this one is cold."""
 
 
 @dataclass
@@ -35,6 +38,13 @@ class CacheBoots:
         """The folder of the caches."""
         return self.replicas.folder / "caches"
 
+    @property
+    def compiles(self) -> bool:
+        """Whether the server compiles its model, as vLLM does without --enforce-eager."""
+        subject, lane = self.replicas.subject, self.replicas.run.lane
+        serve = flags.serving(subject.family, subject.checkpoint, lane)
+        return not serve.get("enforce_eager")
+
     def killed(self) -> KilledBoot:
         """Return how the boot on empty caches ended that was killed half-way."""
         if self._killed is None:
@@ -43,7 +53,8 @@ class CacheBoots:
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
             times = replicas.launch.boot.times
-            most_s = HALF * ((times and times.health_s) or 0.0)
+            share = TWICE if self.compiles else HALF
+            most_s = share * ((times and times.health_s) or 0.0)
             plan = replicas.plan(
                 "killed", "on empty caches, killed half-way", env=caches.variables(self.folder)
             )

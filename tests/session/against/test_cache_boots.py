@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.lifecycle import killed
+from pytest_vllm_gates.lifecycle.killed import KilledBoot
 from pytest_vllm_gates.lifecycle.types import CacheState
 from pytest_vllm_gates.outcomes import Infrastructure
 from pytest_vllm_gates.session.against.cache_boots import CacheBoots
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_vllm_gates.catalog.lane import Lane
+
+KILLED = CacheState.KILLED
+HEALTH_S = 10.0
 
 
 @dataclass
@@ -39,11 +48,18 @@ def boots(folder: Path, launch: FailedLaunch) -> CacheBoots:
     kept = folder / "caches" / "vllm" / "graph"
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"compiled")
-    lane = SimpleNamespace(command=None, start=SimpleNamespace(server=("-m", "vllm")))
-    replicas: Any = SimpleNamespace(
-        folder=folder, run=SimpleNamespace(lane=lane), boot=lambda *_, **__: launch
+    return CacheBoots(replicas(folder, lanes.load("cpu", folder), launch), _made={KILLED: ()})
+
+
+def replicas(folder: Path, lane: Lane, launch: Any) -> Any:
+    """Return what boots a family on a lane."""
+    subject = SimpleNamespace(
+        family=families.load("qwen3.5", folder), checkpoint=Checkpoint("none", str(folder))
     )
-    return CacheBoots(replicas, _made={CacheState.KILLED: ()})
+    return SimpleNamespace(
+        folder=folder, run=SimpleNamespace(lane=lane), subject=subject, launch=launch,
+        boot=lambda *_, **__: launch, end_the_own=lambda: None, plan=lambda *_, **__: None,
+    )  # fmt: skip
 
 
 def test_start_that_needs_to_write_to_read_only_caches_is_the_servers_failure(
@@ -61,3 +77,22 @@ def test_full_disk_is_no_failure_of_the_server(state: CacheState, tmp_path: Path
     with pytest.raises(Infrastructure, match="the disk is full"):
         boots(tmp_path, launch).of(state)
     assert launch.stopped
+
+
+@pytest.mark.parametrize(("eager", "most_s"), [(True, 6.0), (False, 20.0)])
+def test_server_that_compiles_has_time_to_begin_on_empty_caches(
+    eager: bool, most_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = []
+
+    def kill(*arguments: Any) -> KilledBoot:
+        *_, limit_s = arguments
+        limits.append(limit_s)
+        return KilledBoot(limit_s, compiling=False, ended=False, files=0)
+
+    monkeypatch.setattr(killed, "kill_half_way", kill)
+    lane = lanes.load("cpu", tmp_path)
+    lane = lane.model_copy(update={"serve": {**lane.serve, "enforce_eager": eager}})
+    launch = SimpleNamespace(boot=SimpleNamespace(times=SimpleNamespace(health_s=HEALTH_S)))
+    CacheBoots(replicas(tmp_path, lane, launch)).killed()
+    assert limits == [most_s]  # the own boot of ten seconds may have found warm caches
