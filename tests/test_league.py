@@ -281,6 +281,10 @@ def test_the_page_counts_the_last_try_of_each_fault() -> None:
     assert "Measured 2026-11-28 on" in text
     assert "at commit abc" in text
     assert "the fixed 5 % rule alarms 1 of 2 times" in text
+    assert "Not played yet: template, reasoning, tools, structured," in text
+    (absent,) = [each for each in text.splitlines() if each.startswith("Not played yet")]
+    assert "speculation" not in absent
+    assert "Not played, speculation: its faults," in text
 
 
 def test_the_atlas_names_the_shipped_release() -> None:
