@@ -73,7 +73,7 @@ def test_start_that_needs_to_write_to_read_only_caches_is_the_servers_failure(
 
 @pytest.mark.parametrize("state", [CacheState.READ_ONLY, CacheState.GARBLED])
 def test_full_disk_is_no_failure_of_the_server(state: CacheState, tmp_path: Path) -> None:
-    launch = FailedLaunch("No space left on device: '/root/.triton'")
+    launch = FailedLaunch("No space left on device: 'triton/kernel.so'")
     with pytest.raises(Infrastructure, match="the disk is full"):
         boots(tmp_path, launch).of(state)
     assert launch.stopped
