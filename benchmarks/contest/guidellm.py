@@ -13,12 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.contest.speed import STREAMS
+
 if TYPE_CHECKING:
     from benchmarks.contest.types import Target
 
 PROGRAM = "GUIDELLM"
 """The environment variable with the program's path."""
-REQUESTS = 8
+REQUESTS = 24
 LIMIT_S = 120.0
 
 
@@ -29,7 +31,7 @@ def command(program: str, target: Target, tokenizer: str, output: Path) -> list[
     backend |= {"api_key": target.key} if target.key else {}
     options: dict[str, dict[str, Any]] = {
         "backend": backend,
-        "profile": {"kind": "concurrent", "streams": 4},
+        "profile": {"kind": "concurrent", "streams": STREAMS},
         "constraint": {"kind": "max_requests", "count": REQUESTS},
         "tokenizer": {"kind": "huggingface_auto", "model": tokenizer},
         "data": {"kind": "synthetic_text", "prompt_tokens": 64, "output_tokens": 112},

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from benchmarks.contest.types import Target
 
-STREAMS = 4
+STREAMS = 8
+"""At once, as many as the load gate plans for a family without a plan of its own."""
 TOKENS = 112
 """Of each stream; a chat of less than 100 is left as it is by the faults of `tests/faults`."""
 NIGHTS = 7
@@ -28,16 +29,17 @@ TEMPERATURE = 0.01
 def measure(target: Target) -> tuple[float, int]:
     """Return output tokens a second over some streams at once, and the number of requests.
 
-    Raises what the openai client raises.
+    They go to /v1/completions, as those of `vllm bench serve` and its nightly runs do
+    (https://docs.vllm.ai/en/latest/cli/bench/serve). Raises what the openai client raises.
     """
     asker = Asker(target)
     model = asker.model()
 
     def stream(number: int) -> int:
         counted = 0
-        chunks = asker.client.chat.completions.create(
+        chunks = asker.client.completions.create(
             model=model,
-            messages=[{"role": "user", "content": f"Write two lines about {number} boats."}],
+            prompt=f"Write two lines about {number} boats.",
             max_tokens=TOKENS,
             temperature=TEMPERATURE,
             stream=True,

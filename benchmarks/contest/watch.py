@@ -33,6 +33,8 @@ ADDOPTS = "PYTEST_ADDOPTS"
 PLAN = "LEAGUE_PLAN"
 FAULT = "LEAGUE_FAULT"
 ENDS_THE_SERVER = "test_leaves_nothing_behind"
+STOPS_THE_SERVER = "comparison"
+"""A fixture that stops the server, for two others need its place."""
 entries_key = pytest.StashKey[dict[str, "Entry"]]()
 launches_key = pytest.StashKey[list[Any]]()
 
@@ -93,6 +95,9 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
     """Look at a server before its fixture ends it, at the latest."""
+    if fixturedef.argname == STOPS_THE_SERVER and _of_gates(request.config):
+        for seen in request.config.stash.get(launches_key, []):
+            seen()
     result = yield
     if fixturedef.argname == "launch" and _of_gates(request.config) and os.environ.get(FAULT):
         config = request.config
