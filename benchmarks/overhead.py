@@ -34,6 +34,8 @@ from pytest_vllm_gates.server.patience import BootLimits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+
 MODEL = "qwen3.5"
 LANE = "cpu"
 GATES = "boot or chat_template or numerics"
@@ -81,6 +83,12 @@ def follow(pid: int, seen: Seen) -> None:
         time.sleep(SAMPLE_S)
 
 
+def checkpoint(model: str, folder: Path) -> Checkpoint:
+    """Return the checkpoint that `boot` serves."""
+    lane = lanes.load(LANE, folder)
+    return checkpoints_resolve.resolve(families.load(model, folder), lane.checkpoint)
+
+
 def boot(
     model: str,
     folder: Path,
@@ -97,7 +105,7 @@ def boot(
         LaunchPlan(
             family=family,
             lane=lane,
-            checkpoint=checkpoints_resolve.resolve(family, lane.checkpoint),
+            checkpoint=checkpoint(model, folder),
             python=ready.python,
             overlay=lane.overlay_path,
             folder=folder,

@@ -49,9 +49,10 @@ def record_references(path: Path, family: str, boots: int) -> None:
             server = overhead.boot(family, Path(folder))
             try:
                 target = target_of(server.boot.endpoint, family)
-                if not number:
-                    reference.replies = look.record(target, speeds=0).replies
-                speed.measure(target)
+                speed.measure(target)  # warms it up
+                # In each boot: a server that has answered them is slower than a fresh one.
+                replies = look.record(target, speeds=0).replies
+                reference.replies = reference.replies or replies
                 reference.speeds.append(speed.measure(target)[0])
             finally:
                 server.stop()
@@ -78,7 +79,8 @@ def judge(family: str, reference: Reference, commit: str, at: str) -> dict[str, 
                 began.append((contestant, now))
 
             speed.measure(target_of(endpoint, family))  # warms it up, as the references were
-            looks = look.look(target_of(endpoint, family), reference, around)
+            tokenizer = str(overhead.checkpoint(family, folder).source)
+            looks = look.look(target_of(endpoint, family), reference, around, tokenizer)
             before = counts(endpoint)
             looks[types.SUITE] = suite(family, endpoint, folder)
             after = counts(endpoint)

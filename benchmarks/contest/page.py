@@ -60,7 +60,7 @@ def page(lines: Sequence[Line], results: Path, history: Sequence[float] = ()) ->
     text += "\n## Result\n\n" + _result(names, played, harmless, clean)
     text += "\n## By class of fault\n\n" + _classes(names, played)
     text += "\n## Real defects of released vLLM\n\n" + releases.section()
-    text += "\n## The contestants\n\n" + _rules() + _noise(history)
+    text += "\n## The contestants\n\n" + _rules(played) + _noise(history)
     text += "\n## What this suite missed\n\n" + _missed(played)
     text += "\n## Left out\n\n" + _left_out()
     return text.rstrip() + "\n"
@@ -78,12 +78,11 @@ def _head(played: Sequence[Line], results: Path, lines: Sequence[Line]) -> str:
         "The faults are those of `tests/faults`: a proxy that changes the answers of a real "
         "server, a wrong flag, or a changed server. This suite finds a fault if the test of the "
         "fault passes: exactly the expected gates fail, with the expected message.\n\n"
-        "Read the numbers with five limits in mind. In the run of 2026-11-28, golden answers to "
+        "Read the numbers with four limits in mind. In the run of 2026-11-28, golden answers to "
         "the faults of most classes were limited to 300 tokens and compared the errors of the "
         "clean server, too; for boot, adapters, numerics, cache, load, endurance, lifecycle, facts "
         "and images the limit was 1,024 tokens and errors were left out. The first part was not "
-        "played again. Facts and lifecycle were played beside other work, and their speed is not "
-        "judged. "
+        "played again. "
         "This project chose the faults, and each of "
         "its gates has some. Most faults change one route, streams alone or one kind of request; "
         "a check that sends no such request cannot find them. The servers run miniatures: "
@@ -134,7 +133,7 @@ def _classes(names: Sequence[str], played: Sequence[Line]) -> str:
     return text
 
 
-def _rules() -> str:
+def _rules(played: Sequence[Line]) -> str:
     return (
         "- pytest-vllm-gates: the gate of the fault, as `tests/faults` runs it. If further gates "
         "fail, or the message differs, the fault counts as missed.\n"
@@ -156,12 +155,19 @@ def _rules() -> str:
         f"{gsm8k.least_loss():.1%}, two standard errors of a difference.\n"
         f"- nightly speed rule: alarms at more than two sigma and 1 % below the last "
         f"{speed.NIGHTS} nights, the rule of vLLM's nightly alarm, with clean boots as nights. It "
-        f"measures output tokens a second over {speed.STREAMS} streams of {speed.TOKENS} tokens.\n"
+        f"measures output tokens a second over {speed.STREAMS} streams of {speed.TOKENS} tokens, "
+        "on /v1/completions as `vllm bench serve` does by default.\n"
         "- fixed 5 % speed rule: alarms at more than 5 % below the last clean boot.\n"
         "- guidellm: judges only where its program is given; alarms at failed requests.\n\n"
-        "The speed rules judge only servers without a proxy: the proxy remembers greedy answers, "
-        "so its speed is not the server's.\n"
+        f"The speed rules judged {_of_speed(played)}. The proxy before the other servers remembers "
+        "greedy answers, so its speed is not the server's; or other work ran beside them.\n"
     )
+
+
+def _of_speed(played: Sequence[Line]) -> str:
+    """Return the classes that the speed rules judged."""
+    judged = {line["kind"] for line in played if said(line, types.NIGHTLY) is not None}
+    return ", ".join(kind for kind in faults.CLASSES if kind in judged) or "nothing yet"
 
 
 def _noise(history: Sequence[float]) -> str:
