@@ -205,7 +205,7 @@ def test_speed_is_measured_in_streams() -> None:
     with running(Served()) as server:
         value, requests = speed.measure(server.target)
     assert value > 0
-    assert requests == speed.STREAMS
+    assert requests == speed.REQUESTS
     assert all(request.body["stream"] for request in server.requests_seen if request.data)
 
 

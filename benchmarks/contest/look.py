@@ -108,7 +108,7 @@ def _contestants(
                 value, requests = speed.measure(target)
             except Exception as error:  # noqa: BLE001 - a benchmark that fails is an alarm
                 measured.append(type(error).__name__)
-                return True, type(error).__name__, speed.STREAMS
+                return True, type(error).__name__, speed.REQUESTS
             measured.append(value)
             return (*speed.nightly(value, history), requests)
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 STREAMS = 8
 """At once, as many as the load gate plans for a family without a plan of its own."""
+REQUESTS = 64
 TOKENS = 112
-"""Of each stream; a chat of less than 100 is left as it is by the faults of `tests/faults`."""
+"""Of each answer; a chat of less than 100 is left as it is by the faults of `tests/faults`."""
 NIGHTS = 7
 SIGMAS = 2.0
 NIGHTLY_SHARE = 0.01
@@ -27,7 +28,7 @@ TEMPERATURE = 0.01
 
 
 def measure(target: Target) -> tuple[float, int]:
-    """Return output tokens a second over some streams at once, and the number of requests.
+    """Return output tokens a second over concurrent streams, and the number of requests.
 
     They go to /v1/completions, as those of `vllm bench serve` and its nightly runs do
     (https://docs.vllm.ai/en/latest/cli/bench/serve). Raises what the openai client raises.
@@ -52,8 +53,8 @@ def measure(target: Target) -> tuple[float, int]:
 
     began = time.monotonic()
     with ThreadPoolExecutor(STREAMS) as threads:
-        tokens = sum(threads.map(stream, range(STREAMS)))
-    return tokens / (time.monotonic() - began), STREAMS
+        tokens = sum(threads.map(stream, range(REQUESTS)))
+    return tokens / (time.monotonic() - began), REQUESTS
 
 
 def nightly(value: float, history: Sequence[float]) -> tuple[bool | None, str]:
