@@ -201,12 +201,14 @@ def test_the_nightly_rule_wants_seven_nights() -> None:
     assert speed.nightly(1.0, NIGHTS[1:])[0] is None
 
 
-def test_speed_is_measured_in_streams() -> None:
+def test_speed_is_measured_in_streams_of_completions() -> None:
     with running(Served()) as server:
         value, requests = speed.measure(server.target)
     assert value > 0
     assert requests == speed.REQUESTS
-    assert all(request.body["stream"] for request in server.requests_seen if request.data)
+    sent = [request for request in server.requests_seen if request.data]
+    assert {request.path for request in sent} == {"/v1/completions"}
+    assert all(request.body["stream"] for request in sent)
 
 
 def test_guidellm_counts_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def record_references(path: Path, family: str, boots: int) -> None:
             try:
                 target = target_of(server.boot.endpoint, family)
                 speed.measure(target)  # warms it up
-                # In each boot: a server that has answered them is slower than a fresh one.
+                # In each boot: a server that is judged has answered them, too.
                 replies = look.record(target, speeds=0).replies
                 reference.replies = reference.replies or replies
                 reference.speeds.append(speed.measure(target)[0])

@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.contest import asking, faults, gsm8k, releases, speed, types, vendor
+from benchmarks.contest import asking, faults, gsm8k, guidellm, releases, speed, types, vendor
 from pytest_vllm_gates.machine.inspect import inspect
 
 if TYPE_CHECKING:
@@ -159,7 +159,10 @@ def _rules(played: Sequence[Line]) -> str:
         f"once and {speed.TOKENS} tokens each, on /v1/completions as `vllm bench serve` "
         "does by default.\n"
         "- fixed 5 % speed rule: alarms at more than 5 % below the last clean boot.\n"
-        "- guidellm: judges only where its program is given; alarms at failed requests.\n\n"
+        "- guidellm: judges only where its program is given; alarms at failed requests. "
+        f"It sends {guidellm.REQUESTS} requests, {speed.STREAMS} at once, to the classes that the "
+        "speed rules judged and to clean servers. The other classes were played with 8 requests, 4 at "
+        "once.\n\n"
         f"The speed rules judged {_of_speed(played)}. The proxy before the other servers remembers "
         "greedy answers, so its speed is not the server's; or other work ran beside them.\n"
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarks.contest.types import Target
 
 STREAMS = 8
-"""At once, as many as the load gate plans for a family without a plan of its own."""
+"""Concurrent requests, as many as `data/load.toml` has."""
 REQUESTS = 64
 TOKENS = 112
 """Of each answer; a chat of less than 100 is left as it is by the faults of `tests/faults`."""

@@ -96,8 +96,7 @@ def pytest_fixture_setup(
 ) -> Generator[None, Any, Any]:
     """Look at a server before its fixture ends it, at the latest."""
     if fixturedef.argname == STOPS_THE_SERVER and _of_gates(request.config):
-        for seen in request.config.stash.get(launches_key, []):
-            seen()
+        _look_now(request.config)
     result = yield
     if fixturedef.argname == "launch" and _of_gates(request.config) and os.environ.get(FAULT):
         config = request.config
@@ -112,8 +111,12 @@ def pytest_fixture_setup(
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Look before a test that ends the server."""
     if _of_gates(item.config) and item.name.startswith(ENDS_THE_SERVER):
-        for seen in item.config.stash.get(launches_key, []):
-            seen()
+        _look_now(item.config)
+
+
+def _look_now(config: pytest.Config) -> None:
+    for seen in config.stash.get(launches_key, []):
+        seen()
 
 
 def _look(config: pytest.Config, launch: Launch, subject: Any) -> None:
