@@ -161,8 +161,8 @@ def _rules(played: Sequence[Line]) -> str:
         "- fixed 5 % speed rule: alarms at more than 5 % below the last clean boot.\n"
         "- guidellm: judges only where its program is given; alarms at failed requests. "
         f"It sends {guidellm.REQUESTS} requests, {speed.STREAMS} at once, to the classes that the "
-        "speed rules judged and to clean servers. The other classes were played with 8 requests, 4 at "
-        "once.\n\n"
+        "speed rules judged and to clean servers. The other classes were played with 8 requests, "
+        "4 at once.\n\n"
         f"The speed rules judged {_of_speed(played)}. The proxy before the other servers remembers "
         "greedy answers, so its speed is not the server's; or other work ran beside them.\n"
     )
