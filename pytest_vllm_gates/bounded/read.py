@@ -94,10 +94,8 @@ def data(path: Path, default: int) -> bytes:
     with opened(path) as file:
         try:
             size = os.fstat(file.fileno()).st_size
-            # As much memory as the file reports: Python allocates all that may be read.
-            content = file.read(size + 1) if size <= limit else b""
-            if len(content) > size:  # as in /proc, or of a file that grows
-                content += file.read(limit + 1 - len(content))
+            # At most the limit is read, whatever size the file reports.
+            content = file.read(limit + 1) if size <= limit else b""
         except OSError as error:
             raise UnreadableError(path, f"cannot be read: {error.strerror}") from error
     if max(size, len(content)) > limit:

@@ -6,7 +6,6 @@ import gzip
 import os
 import socket
 import time
-import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,17 +107,6 @@ def test_file_without_a_size_is_read_to_its_limit() -> None:
     # Its size is 0, whatever its content.
     with pytest.raises(UnreadableError, match="at most 100 bytes"):
         read.data(Path("/proc/self/smaps"), 100)
-
-
-def test_small_file_needs_little_memory_whatever_its_limit(tmp_path: Path) -> None:
-    (tmp_path / "small.json").write_bytes(b"{}")
-    tracemalloc.start()
-    try:
-        assert read.data(tmp_path / "small.json", 64 * 2**20) == b"{}"
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < 2**20
 
 
 def test_variable_sets_every_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
