@@ -25,6 +25,8 @@ CONTEXT = "context"
 STEPS = "steps"
 STEPS_TOKENS = 20_000
 """More than the default of vLLM's `max_num_batched_tokens` on any GPU."""
+BLOCK_TIMES = 10_000
+"""Repetitions that are made at once."""
 MODEL = "${model}"
 
 # A valid request; a case merges its own keys into it.
@@ -131,7 +133,7 @@ def load_all(project: Path) -> tuple[WrongRequest, ...]:
 def _json(plain: Mapping[str, Any], body: Mapping[str, Any], context: int) -> bytes:
     """Return a body, laid over a plain one, with every repetition made.
 
-    Long texts are put into the bytes, so that megabytes are not copied more often than once.
+    A long text is joined from references to one short block: only the result has its size.
     """
     mark = uuid.uuid4().hex
     texts: list[Repeat] = []
@@ -150,12 +152,16 @@ def _json(plain: Mapping[str, Any], body: Mapping[str, Any], context: int) -> by
         return f"{mark} {len(texts) - 1} "
 
     data = json.dumps({**plain, **filled(body)}).encode()
-    pieces = re.split(rf"{mark} (\d+) ".encode(), data)
-    for place in range(1, len(pieces), 2):
-        repeat = texts[int(pieces[place])]
-        escaped = json.dumps(repeat.repeat)[1:-1].encode()
-        pieces[place] = escaped * repeat.count(context)
-    return b"".join(pieces)
+    blocks: list[bytes] = []
+    for place, piece in enumerate(re.split(rf"{mark} (\d+) ".encode(), data)):
+        if place % 2:
+            repeat = texts[int(piece)]
+            escaped = json.dumps(repeat.repeat)[1:-1].encode()
+            whole, rest = divmod(repeat.count(context), BLOCK_TIMES)
+            blocks += [escaped * BLOCK_TIMES] * whole + [escaped * rest]
+        else:
+            blocks.append(piece)
+    return b"".join(blocks)
 
 
 @dataclass(frozen=True)
