@@ -85,11 +85,10 @@ def read(verdict: dict[str, Any]) -> tuple[float, dict[str, float]]:
     (family,) = verdict["families"]
     boot_s = float(family["boot"]["times"]["first_chat_s"])
     gates_s = {gate["gate"]: float(gate["duration_s"]) for gate in family["gates"]}
-    # The boot counts in the gate whose test waits for it first; only that one takes as long.
-    waiting = max(gates_s, key=lambda gate: gates_s[gate])
-    if gates_s.get("boot", 0.0) >= boot_s:
-        waiting = "boot"
-    gates_s[waiting] = max(0.0, gates_s[waiting] - boot_s)
+    # The boot counts in the gate whose test waits for it: the first that takes as long.
+    waiting = next((gate for gate, seconds in gates_s.items() if seconds >= boot_s), None)
+    if waiting is not None:
+        gates_s[waiting] -= boot_s
     return boot_s, gates_s
 
 

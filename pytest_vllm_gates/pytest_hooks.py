@@ -11,6 +11,7 @@ import pytest
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fixtures import common
 from pytest_vllm_gates.fixtures.registry import FIXTURES
+from pytest_vllm_gates.process import allocator
 from pytest_vllm_gates.session import (
     collection as session_collection,
     finish as session_finish,
@@ -48,6 +49,7 @@ class GatesSession:
     """The hooks of one run."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
+        allocator.return_freed_memory()
         try:
             self.run = session_resolve.resolve(options)
         except UserError as error:
