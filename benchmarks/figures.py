@@ -5,6 +5,7 @@
 
 Runs the programs of figures.toml one after the other, shows their output, and stores each figure
 with the day, the machine and the commit in docs/figures.json; docs/figures.md is the page of it.
+What another kind of machine measured is kept.
 Figures with `as_user` are measured in a new environment, made as README says: the plugins and tools
 of `dev` have their own cost.
 Exits 1 if a figure exceeds its limit. Measure on an otherwise idle machine.
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.machine import cpu_flags
 from pytest_vllm_gates.machine.inspect import inspect
 
 HERE = Path(__file__).parent
@@ -86,9 +88,16 @@ def output(python: str, figure: dict[str, Any]) -> tuple[list[str], bool]:
     return lines, running.returncode == 0
 
 
-def table(measured: dict[str, dict[str, Any]]) -> str:
+def merged(results: list[dict[str, Any]], fresh: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a figure's results, one by machine, with a fresh one for its machine."""
+    return [*(each for each in results if each["machine"] != fresh["machine"]), fresh]
+
+
+def table(measured: dict[str, list[dict[str, Any]]]) -> str:
     """Return the page: a section for each machine, the figures in the order of the plan."""
-    measured_figures = [(each, measured[name]) for name, each in plan().items() if name in measured]
+    measured_figures = [
+        (each, result) for name, each in plan().items() for result in measured.get(name, ())
+    ]
     text = HEAD
     for machine in dict.fromkeys(result["machine"] for _, result in measured_figures):
         text += f"## {machine}\n\n"
@@ -110,7 +119,8 @@ def table(measured: dict[str, dict[str, Any]]) -> str:
 def _machine() -> str:
     machine = inspect()
     gpus = f", {', '.join(map(str, machine.gpus))}" if machine.gpus else ", no GPU"
-    return f"{machine.cpu}, {os.cpu_count()} cores{gpus}"
+    cpu = cpu_flags.named(machine.cpu, cpu_flags.generation(), cpu_flags.flags())
+    return f"{cpu}, {os.cpu_count()} cores{gpus}"
 
 
 def commit() -> str:
@@ -135,8 +145,9 @@ def main() -> int:
         if options.names and name not in options.names:
             continue
         print(f"== {figure['what']}", flush=True)
-        results[name] = measure(figure)
-        beyond += not results[name]["kept"]
+        fresh = measure(figure)
+        results[name] = merged(results.get(name, []), fresh)
+        beyond += not fresh["kept"]
         write_whole(MEASURED, json.dumps(results, indent=1, sort_keys=True) + "\n")
         write_whole(TABLE, table(results))
     return 1 if beyond else 0

@@ -113,6 +113,8 @@ def test_the_boot_gate_costs_what_it_takes_besides_the_boot() -> None:
     other["families"][0]["gates"][0]["duration_s"] = 0.5
     other["families"][0]["gates"][1]["duration_s"] = 42.0
     assert verdict_cost.read(other)[1] == {"boot": 0.5, "endurance": 12.0}
+    other["families"][0]["gates"][0] |= {"gate": "adapters", "duration_s": 31.0}
+    assert verdict_cost.read(other)[1] == {"adapters": 1.0, "endurance": 42.0}
     cost = verdict_cost.Cost(50.0, boot_s, gates_s, 0, 100.0)
     assert cost.rest_s == 7.0
     assert "besides boot and gates 7.0 s, unknown requests" in verdict_cost.line("whole", cost)
