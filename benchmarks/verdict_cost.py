@@ -81,14 +81,18 @@ class Cost:
 
 
 def read(verdict: dict[str, Any]) -> tuple[float, dict[str, float]]:
-    """Return the seconds of the boot, and of each gate without it, from a run's verdict."""
+    """Return the seconds of the boot, and of each gate without it, from a run's verdict.
+
+    Raises SystemExit if no gate took as long as the boot.
+    """
     (family,) = verdict["families"]
     boot_s = float(family["boot"]["times"]["first_chat_s"])
     gates_s = {gate["gate"]: float(gate["duration_s"]) for gate in family["gates"]}
     # The boot counts in the gate whose test waits for it: the first that takes as long.
     waiting = next((gate for gate, seconds in gates_s.items() if seconds >= boot_s), None)
-    if waiting is not None:
-        gates_s[waiting] -= boot_s
+    if waiting is None:
+        raise SystemExit(f"no gate took the {boot_s:.1f} s of the boot: whose is it? {gates_s}")
+    gates_s[waiting] -= boot_s
     return boot_s, gates_s
 
 

@@ -115,6 +115,10 @@ def test_the_boot_gate_costs_what_it_takes_besides_the_boot() -> None:
     assert verdict_cost.read(other)[1] == {"boot": 0.5, "endurance": 12.0}
     other["families"][0]["gates"][0] |= {"gate": "adapters", "duration_s": 31.0}
     assert verdict_cost.read(other)[1] == {"adapters": 1.0, "endurance": 42.0}
+    for gate in other["families"][0]["gates"]:
+        gate["duration_s"] = 5.0
+    with pytest.raises(SystemExit, match=r"no gate took the 30\.0 s of the boot"):
+        verdict_cost.read(other)
     cost = verdict_cost.Cost(50.0, boot_s, gates_s, 0, 100.0)
     assert cost.rest_s == 7.0
     assert "besides boot and gates 7.0 s, unknown requests" in verdict_cost.line("whole", cost)
