@@ -12,23 +12,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.numerics import checks_paired, checks_scale, trusted_golden
+from pytest_vllm_gates.numerics import checks_paired, conclusion, trusted_golden
 from pytest_vllm_gates.numerics.checks import output_distance, prompt_distance, written
 from pytest_vllm_gates.numerics.checks_paired import LEAST_TEXTS, Equivalence
-from pytest_vllm_gates.numerics.checks_resemblance import resemblance
 from pytest_vllm_gates.numerics.client import compute, is_small, served_scores, weights_sha256
 from pytest_vllm_gates.numerics.types import ReferenceScores
-from pytest_vllm_gates.outcomes import Inconclusive, MissingGolden, NotApplicable
+from pytest_vllm_gates.outcomes import MissingGolden, NotApplicable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.numerics.checks import Distance, Tolerance
-    from pytest_vllm_gates.numerics.checks_paired import Comparison
     from pytest_vllm_gates.numerics.forced import ForcedRounds
     from pytest_vllm_gates.numerics.forced_types import ForcedRun
     from pytest_vllm_gates.numerics.types import Scores
@@ -186,7 +184,7 @@ def test_scores_are_those_of_the_trusted_run(
         trusted = trusted_golden.parsed(text)
     except ValueError as error:
         pytest.fail(f"the golden {TRUSTED!r} cannot be read: {error}", pytrace=False)
-    if why := incomparable(trusted, rounds.nothing):
+    if why := conclusion.incomparable(trusted, rounds.nothing):
         raise NotApplicable(f"{why}; record a trusted run of this: {golden.command}")
     scale = lane.numerics.other_machine.get(subject.family.name)
     now, comparisons = checks_paired.until_different(trusted, rounds, scale)
@@ -206,16 +204,10 @@ def test_scores_are_those_of_the_trusted_run(
     evidence["tokens"], evidence["builds"] = now.tokens, [trusted.build, now.build]
     evidence["texts"] = len(now.texts)
     evidence["comparisons"] = [comparison.as_evidence() for comparison in comparisons]
-    conclude(trusted, now, comparisons, (subject.family.name, lane.name))
-
-
-def incomparable(trusted: ForcedRun, now: ForcedRun) -> str | None:
-    """Return why two runs cannot be compared, None if they can."""
-    if "unknown" not in (trusted.weights, now.weights) and trusted.weights != now.weights:
-        return "the trusted run is of other weights"
-    if flags := "; ".join(checks_paired.other_flags(trusted, now)):
-        return f"the flags declare another computation ({flags})"
-    return None
+    source = conclusion.Trusted(
+        subject.family.name, lane.name, golden.ships(TRUSTED), golden.command
+    )
+    conclusion.conclude(trusted, now, comparisons, source)
 
 
 def roundings(
@@ -228,44 +220,6 @@ def roundings(
         text.name: checks_paired.distance(text.alone, exact[text.name].prompt_logprobs)
         for text in trusted.texts
     }
-
-
-def conclude(
-    trusted: ForcedRun,
-    now: ForcedRun,
-    comparisons: Sequence[Comparison],
-    names: tuple[str, str],
-) -> None:
-    """End with the results of the comparisons in words; `names`: the family's and the lane's."""
-    different = [each for each in comparisons if each.answer is Equivalence.DIFFERENT]
-    said = [
-        f"{each.phase}: {each.nats:.4f} nats apart over {each.tokens} tokens of {each.texts} "
-        f"texts, {each.harmless_nats:.4f} by batching alone (odds of equal servers {each.odds:.0e})"
-        for each in different
-    ]
-    assert not different, (
-        "the server does not compute the same as the trusted run\n"
-        + "\n".join(said)
-        + "\nlikely cause: "
-        + resemblance(trusted, now, comparisons)
-        + f"\ntrusted: vLLM {trusted.build} on {trusted.machine}; now: vLLM {now.build} on "
-        f"{now.machine}"
-    )
-    unknown = [each for each in comparisons if each.answer is Equivalence.UNKNOWN]
-    if unknown:
-        apart = "; ".join(f"{each.phase}: {each.nats:.4f} nats apart" for each in unknown)
-        if checks_paired.another_machine(trusted, now):
-            family, lane = names
-            measured = checks_scale.between_machines(trusted, now)
-            raise Inconclusive(
-                f"{apart}: one bundle, on {trusted.machine} and on {now.machine}\n"
-                f"if both machines are healthy, this is their difference: add to "
-                f"lanes/{lane}.toml\n{checks_scale.as_toml(family, measured)}"
-            )
-        raise Inconclusive(
-            f"{apart}: vLLM {trusted.build} on {trusted.machine} and {now.build} on {now.machine} "
-            "may use other kernels that are equally correct; compare on one machine with --against"
-        )
 
 
 def continuation(server: Endpoint, case: Scores) -> Scores:

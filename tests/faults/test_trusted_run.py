@@ -139,6 +139,15 @@ def test_another_machines_scale_is_measured_and_then_harmless(
     assert second["outcome"] == "PASS", second["reason"]
 
 
+def test_shipped_run_of_another_machine_does_not_apply_beside_other_kernels(tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(SILENT), "SILENT_CHANGE": "avx2"}
+    own_lane.write(tmp_path, LANE, env=env)
+    test = judged(gates.run(tmp_path, "--lane", LANE, *NUMERICS, model="llama"))[TEST]
+    assert test["outcome"] == "N/A", test["reason"]
+    assert "the trusted run that ships is from another machine" in test["reason"]
+    assert "--update-golden" in test["reason"]
+
+
 def test_two_releases_are_equivalent(tmp_path: Path) -> None:
     run = gates.run(tmp_path, "--against", "cpu-previous", *NUMERICS)
     test = judged(run)[TEST]
