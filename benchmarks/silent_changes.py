@@ -23,7 +23,7 @@ from pytest_vllm_gates.goldens import whole
 from pytest_vllm_gates.numerics import forced
 from pytest_vllm_gates.numerics.checks import parsed
 from pytest_vllm_gates.numerics.forced_types import ForcedRun, ForcedText
-from pytest_vllm_gates.session.golden_files import shipped_root
+from pytest_vllm_gates.session.golden_folders import shipped_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

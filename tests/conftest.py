@@ -26,7 +26,7 @@ from pytest_vllm_gates.catalog import conversation, family as families
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.goldens import lock_golden
 from pytest_vllm_gates.report import document
-from pytest_vllm_gates.session import boot, golden_files
+from pytest_vllm_gates.session import boot, golden_folders
 from pytest_vllm_gates.verdict import gates as verdict_gates
 
 # A busy machine is slow, and what is found is to be found again.
@@ -280,7 +280,7 @@ def project(
         parts = {"messages": json.dumps(entry.messages).encode()}
         path = shipped / "golden" / "qwen3.5" / "main" / "miniature" / f"{entry.name}.txt"
         write_whole(path, lock_golden(entry.title, parts))
-    monkeypatch.setattr(golden_files, "shipped_root", lambda: shipped / "golden")
+    monkeypatch.setattr(golden_folders, "shipped_root", lambda: shipped / "golden")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     pytester.makeini("[pytest]\n")
     found = Project(pytester)

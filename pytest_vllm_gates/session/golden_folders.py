@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog.family import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from pytest_vllm_gates.session.run import Subject
 
+PACKAGE = Path(__file__).parent.parent
 FOLDER = "golden"
 SUFFIX = ".txt"
 GIT_TIMEOUT_S = 10.0
@@ -88,3 +89,9 @@ def _are_tracked(project: Path, files: Sequence[Path]) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
+
+
+def shipped_root() -> Path:
+    """Return the folder of the goldens that ship: in the package, or beside it in a checkout."""
+    packaged = PACKAGE / FOLDER
+    return packaged if packaged.is_dir() else PACKAGE.parent / FOLDER

@@ -10,7 +10,7 @@ from sweeps import named, sweep
 
 from faults.prompt_edits import EDITS, Edit, replace
 from faults.proxy import Proxy
-from pytest_vllm_gates.session.golden_files import shipped_root
+from pytest_vllm_gates.session.golden_folders import shipped_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,9 @@ from numerics.forced_runs import made, recorded
 from pytest_vllm_gates.numerics.checks_paired import Comparison, Equivalence, ForcedPhase
 from pytest_vllm_gates.numerics.conclusion import Trusted, conclude, incomparable
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.numerics.forced_types import ForcedRun
 
 COMMAND = "pytest --model llama -m numerics --update-golden"
 SHIPPED = Trusted("llama", "canary", ships=True, command=COMMAND)
@@ -28,8 +32,8 @@ def found(answer: Equivalence) -> list[Comparison]:
 
 @pytest.mark.parametrize("trusted", [HERE, ELSEWHERE, OF_ANOTHER_BUILD])
 @pytest.mark.parametrize("source", [SHIPPED, OWN])
-def test_equivalent_run_passes(trusted: object, source: Trusted) -> None:
-    conclude(trusted, HERE, found(Equivalence.EQUIVALENT), source)  # type: ignore[arg-type]
+def test_equivalent_run_passes(trusted: ForcedRun, source: Trusted) -> None:
+    conclude(trusted, HERE, found(Equivalence.EQUIVALENT), source)
 
 
 @pytest.mark.parametrize("source", [SHIPPED, OWN])

@@ -15,7 +15,7 @@ from servers.raw import RawServer
 
 from pytest_vllm_gates.gates_store.generations import GOLDEN, Shelf
 from pytest_vllm_gates.gates_store.objects import Objects
-from pytest_vllm_gates.session import golden_files
+from pytest_vllm_gates.session import golden_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +28,8 @@ def elsewhere(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     """The goldens of the shipped gates, in a folder that neither package nor project has."""
     del project
     store = tmp_path / "store"
-    shutil.copytree(golden_files.shipped_root(), store / "golden")
-    monkeypatch.setattr(golden_files, "shipped_root", lambda: tmp_path / "nowhere")
+    shutil.copytree(golden_folders.shipped_root(), store / "golden")
+    monkeypatch.setattr(golden_folders, "shipped_root", lambda: tmp_path / "nowhere")
     return store
 
 

@@ -9,8 +9,7 @@ import pytest
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.checkpoints import resolve
 from pytest_vllm_gates.numerics.client import weights_sha256
-from pytest_vllm_gates.session.golden_files import shipped_root
-from pytest_vllm_gates.session.golden_folders import folder
+from pytest_vllm_gates.session.golden_folders import folder, shipped_root
 from pytest_vllm_gates.session.run import Subject
 
 WORD = "weights "
