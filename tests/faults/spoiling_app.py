@@ -2,6 +2,9 @@
 
 `POST /spoil?<way>` chooses how from now on; without a way nothing is spoilt, and a stopped engine
 goes on. vLLM itself loads it (`--middleware spoiling_app.Spoiling`), so it imports nothing of ours.
+
+To slow the engine down is to stop its process for a share of the time: the same on every machine.
+A wait for each piece of an answer is not, since vLLM joins the tokens that a slow reader leaves.
 """
 
 from __future__ import annotations
@@ -9,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +23,12 @@ MANY = 8
 SOME = 4
 STALL_S = 3.0
 WAIT_S = 1.0
-TIRING_S = 0.0001
-SLOW_S = 0.03
+BRAKE_S = 0.03
+"""How long one stop of the engine and one run of it take together."""
+SLOW_SHARE = 2 / 3
+MOST_SHARE = 0.75
+TIRED_AFTER_S = 100.0
+"""After this time a server that tires is as slow as it becomes."""
 
 
 class Spoiling:
@@ -28,7 +37,7 @@ class Spoiling:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.way = ""
-        self.in_flight = self.seen = self.since = 0
+        self.in_flight = self.seen = 0
         self.held: tuple[list[Any], asyncio.Future[list[Any]]] | None = None
         self.places = asyncio.Semaphore(SOME)
 
@@ -36,8 +45,10 @@ class Spoiling:
         """Pass a request on, or spoil it."""
         path = scope.get("path")
         if path == "/spoil":
-            self.way, self.since = scope["query_string"].decode(), self.seen
+            self.way = scope["query_string"].decode()
             self._signal(signal.SIGCONT)
+            if self.way in ("slows", "tires"):
+                threading.Thread(target=self._brake, args=(self.way,), daemon=True).start()
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body", "body": b""})
         elif path == LOADED:
@@ -63,8 +74,6 @@ class Spoiling:
             return
         stalls = self.way == "stalls" and self.seen % 10 == 0
         drops = self.way == "drops"
-        tired_s = TIRING_S * (self.seen - self.since) if self.way == "tires" else 0.0
-        tired_s += SLOW_S if self.way == "slows" else 0.0
         pieces = 0
 
         async def spoilt(message: Any) -> None:
@@ -72,8 +81,6 @@ class Spoiling:
             pieces += message["type"] == "http.response.body"
             if stalls and pieces == SOME:
                 await asyncio.sleep(STALL_S)
-            if tired_s:
-                await asyncio.sleep(tired_s)
             if not (drops and pieces == MANY):
                 await send(message)
 
@@ -100,6 +107,17 @@ class Spoiling:
                 other_messages, self.held = messages, None
         for message in other_messages:
             await send(message)
+
+    def _brake(self, way: str) -> None:
+        """Stop the engine for a share of the time, as long as this is the way."""
+        begun = time.monotonic()
+        while self.way == way:
+            tired = min(1.0, (time.monotonic() - begun) / TIRED_AFTER_S)
+            share = SLOW_SHARE if way == "slows" else MOST_SHARE * tired
+            self._signal(signal.SIGSTOP)
+            time.sleep(BRAKE_S * share)
+            self._signal(signal.SIGCONT)
+            time.sleep(BRAKE_S * (1 - share))
 
     def _signal(self, number: int) -> None:
         """Send a signal to the engine's process."""
