@@ -94,9 +94,14 @@ class Exchange:
         outputs = self.body.get("structured_outputs") or {}
         regex = outputs.get("regex", "")
         unlikely = "enum" in schema or shape.get("type") == "json_object"
-        chosen = not tools and len(outputs.get("choice", ())) == 1
-        unlikely = unlikely or regex.startswith("vermilion") or chosen
+        unlikely = unlikely or regex.startswith("vermilion") or self.chosen
         return strict or other or unlikely or "continue_final_message" in self.body
+
+    @property
+    def chosen(self) -> bool:
+        """Whether the answer is to be one given text, character by character."""
+        outputs = self.body.get("structured_outputs") or {}
+        return not self.body.get("tools") and len(outputs.get("choice", ())) == 1
 
     @property
     def endless(self) -> bool:

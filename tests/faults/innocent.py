@@ -75,8 +75,8 @@ def refuses_in_a_shape_of_its_own(exchange: Exchange) -> None:
 
 @CHANGES.add("stream")
 def ends_texts_in_white_space(exchange: Exchange) -> None:
-    """Nor is it in a stream."""
-    for name in ("reasoning", "content"):
+    """Nor does it in a stream, unless one text is the only choice."""
+    for name in ("reasoning", "content") if not exchange.chosen else ():
         pieces = [part for part in exchange.parts if part.get(name)]
         for part in pieces[-1:]:
             part[name] += " \n"

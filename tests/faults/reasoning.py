@@ -215,8 +215,9 @@ def counts_one_token_twice(exchange: Exchange) -> None:
     by_itself = not any(choice.get("stop_reason") for choice in choices)
     has_stopped = any(choice.get("finish_reason") == "stop" for choice in choices)
     for event in exchange.events:
-        if event.get("usage") and has_stopped and by_itself:
-            event["usage"]["completion_tokens"] += 1
+        if (usage := event.get("usage")) and has_stopped and by_itself:
+            usage["completion_tokens"] += 1
+            usage["total_tokens"] += 1
 
 
 @FAULTS.add("chat", check="nothing_said_is_lost", says=" ?C.', and the tokens contain")
