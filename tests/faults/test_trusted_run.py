@@ -99,6 +99,8 @@ def trusted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def test_silent_change_is_found_and_named(
     fault: Silent, trusted: Callable[[str], Path], tmp_path: Path
 ) -> None:
+    if "fp8" in fault.flags and cpu_flags.WIDE not in cpu_flags.flags():
+        pytest.skip("vLLM refuses an FP8 cache on a CPU without AVX512 (cpu_attn.py of 0.32.0)")
     project = trusted(fault.model)
     checkpoint = resolve(families.load(fault.model, project), "miniature")
     env = {"FAULT_FLAGS": fault.flags, "FAULT_INSTEAD_OF": checkpoint.source}
