@@ -100,6 +100,8 @@ def run(
     def run_gates(*options: str) -> JudgedRun:
         capsys.readouterr()
         status = pytest.main([*ALONE, f"--rootdir={project}", *arguments(*options)])
+        if status == pytest.ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt  # else Ctrl-C ends one test's gates, and the tests go on
         return read_judged_run(int(status), project, "".join(capsys.readouterr()))
 
     return run_gates
