@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from e2e import gates
 
+from pytest_vllm_gates.machine import cpu_flags
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -14,6 +16,8 @@ pytestmark = pytest.mark.real
 
 MODEL = "glm/flash"
 MLA = ("-m", "boot or numerics")
+CONVOLVES = "avx512_bf16"
+"""Without it vLLM does not call the kernel that dies (`gdn_attention.py` of 0.32.0)."""
 
 
 @pytest.mark.slow  # it takes three minutes
@@ -35,7 +39,17 @@ def test_the_repair_turns_it_green(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("repair", "request_"),
     [
-        pytest.param("one_token_prompts", "a prompt of one token", marks=pytest.mark.slow),
+        pytest.param(
+            "one_token_prompts",
+            "a prompt of one token",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(
+                    CONVOLVES not in cpu_flags.flags(),
+                    reason="without AVX512-BF16 vLLM reads a prompt of one token another way",
+                ),
+            ],
+        ),
         ("seeded_prompts", "a prompt that is read in steps, sampled with a seed"),
     ],
 )
