@@ -145,7 +145,7 @@ DIFFERENCES = [
     Difference(
         "a-quiet-default",
         "HOLD",
-        {"flags"},
+        {"feature no-prefix-caching"},  # these flags have a name
         lambda _: {"serve": {"enable_prefix_caching": False}},
         drift={"cache_config: enable_prefix_caching"},
         says="did not run",
