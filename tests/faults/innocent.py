@@ -75,8 +75,10 @@ def refuses_in_a_shape_of_its_own(exchange: Exchange) -> None:
 
 @CHANGES.add("stream")
 def ends_texts_in_white_space(exchange: Exchange) -> None:
-    """Nor does it in a stream, unless one text is the only choice."""
-    for name in ("reasoning", "content") if not exchange.chosen else ():
+    """White space at the end of a stream does not matter, unless one text is the only choice."""
+    if exchange.chosen:
+        return
+    for name in ("reasoning", "content"):
         pieces = [part for part in exchange.parts if part.get(name)]
         for part in pieces[-1:]:
             part[name] += " \n"
