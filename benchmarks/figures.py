@@ -66,11 +66,20 @@ def measure(figure: dict[str, Any]) -> dict[str, Any]:
 
 
 def installed(folder: Path) -> str:
-    """Make an environment with this project, without its extras; return its Python."""
+    """Make an environment with this project, as users install it; return its Python.
+
+    The gates are collected once in it, for pytest compiles them at the first run.
+    """
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = str(folder / "bin" / "python")
-    pip = [python, "-m", "pip", "install", "--quiet", "--quiet", "--editable", str(HERE.parent)]
+    # Hypothesis parses the whole source of an editable install.
+    pip = [python, "-m", "pip", "install", "--quiet", "--quiet", str(HERE.parent)]
     subprocess.run(pip, check=True)
+    collect = [python, "-m", "pytest", "--rootdir=.", "--collect-only", "--quiet"]
+    subprocess.run(
+        [*collect, "--model", "qwen3.5", "--lane", "cpu"],
+        cwd=folder, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
     return python
 
 
